@@ -1,0 +1,67 @@
+"""The batches a profile covers; a table refuses everything outside."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from .batch import Batch
+from .errors import OutOfDomainError
+
+Tokens = Annotated[int, Field(ge=1)]
+
+
+class Domain(BaseModel):
+    """Limits of (n, k, c, u), all inclusive."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    max_decodes: Annotated[int, Field(ge=1, description="largest n, decoding requests")]
+    max_context_tokens: Annotated[Tokens, Field(description="largest k, mean context of the decodes")]
+    max_chunk_tokens: Annotated[Tokens, Field(description="largest c, prompt tokens of all chunks")]
+    max_prefix_tokens: Annotated[int, Field(ge=0, description="largest u, sum of the chunks' prefixes")]
+    max_batch_tokens: Annotated[Tokens, Field(description="largest n + c, the engine's token budget")]
+    kv_tokens: Annotated[Tokens, Field(description="KV capacity: n k + c + u at most")]
+    context_length: Annotated[Tokens, Field(description="the model's limit for one request: u_i + c_i")]
+
+    def refusal(self, n: int, k: int, c: int, u: int) -> str | None:
+        """Why the totals (n, k, c, u) lie outside, or None. Says the limit that is broken first.
+
+        The limit of one request (`context_length`) is about single chunks and contexts, which totals
+        do not show: `refusal_of` checks it.
+        """
+        for name, value, limit in (
+            ("decodes n", n, self.max_decodes),
+            ("mean context k", k, self.max_context_tokens),
+            ("chunk tokens c", c, self.max_chunk_tokens),
+            ("prefix tokens u", u, self.max_prefix_tokens),
+            ("batch tokens n + c", n + c, self.max_batch_tokens),
+            ("KV tokens n k + c + u", n * k + c + u, self.kv_tokens),
+        ):
+            if value > limit:
+                return f"{name} = {value:,} is above the measured limit {limit:,}"
+        return None
+
+    def refusal_of(self, batch: Batch) -> str | None:
+        """Why `batch` lies outside the domain, or None."""
+        for chunk in batch.chunks:
+            if chunk.prefix_tokens + chunk.chunk_tokens > self.context_length:
+                return (
+                    f"a chunk of {chunk.chunk_tokens:,} tokens after a prefix of {chunk.prefix_tokens:,} "
+                    f"exceeds the context length {self.context_length:,}"
+                )
+        longest = max(batch.decode_contexts, default=0)
+        if longest > self.context_length:
+            return f"a decode context of {longest:,} tokens exceeds the context length {self.context_length:,}"
+        return self.refusal(*batch.point())
+
+    def require(self, batch: Batch) -> None:
+        """Raises OutOfDomainError when `batch` lies outside."""
+        reason = self.refusal_of(batch)
+        if reason is not None:
+            n, k, c, u = batch.point()
+            raise OutOfDomainError(
+                f"batch (n {n}, k {k}, c {c}, u {u}): {reason}; a table answers only where it was measured: "
+                "profile a larger domain or ask for less"
+            )

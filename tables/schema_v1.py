@@ -1,0 +1,176 @@
+"""Version 1 of the table format, as pydantic models; the shipped JSON Schema is generated from here.
+
+Format history (a reader of any later release still reads every version listed here):
+1  first version. Per scene ladder + base, expected and bound, certificates, margin parts, factors.
+
+Numbers are strict: an integer field takes no float, nothing takes NaN or infinity, unknown keys are
+refused. Times are in ms and multiples of 2^-14 ms, so that a reader and a writer agree exactly.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from .batch import Scene
+from .domain import Domain
+from .fingerprint import Fingerprint
+
+FORMAT = "chunkfit.cost-table"
+SCHEMA_VERSION = 1
+
+Share = Annotated[float, Field(ge=0, le=1)]
+Count = Annotated[int, Field(ge=0)]
+Knots = Annotated[list[int], Field(min_length=1)]
+Millis = Annotated[list[Annotated[float, Field(ge=0)]], Field(min_length=1)]
+Aggregation = Annotated[str, Field(pattern=r"^(iteration|mean:[1-9][0-9]*|unknown)$")]
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+
+class Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, strict=True)
+
+
+class AxisV1(Strict):
+    """One coordinate of every base grid."""
+
+    knots: Knots = Field(description="strictly increasing coordinates of the grid's nodes")
+    between: Literal["linear"] = Field(
+        description="how values are read between knots; below the first knot its value holds"
+    )
+
+
+class AxesV1(Strict):
+    decodes: AxisV1 = Field(description="n, starts at 1")
+    context_tokens: AxisV1 = Field(description="k, mean context of the decodes")
+    prefix_tokens: AxisV1 = Field(description="u, sum of the chunks' prefixes, starts at 0")
+    chunk_tokens: AxisV1 = Field(description="c, sum of the chunks, starts at 1")
+
+
+class LadderV1(Strict):
+    """The part that depends on n + c alone: weights, matrix products, padding; it carries the steps."""
+
+    batch_tokens: Knots = Field(description="strictly increasing totals n + c; a step is a pair of neighbours")
+    between: Literal["linear", "up"] = Field(description="linear, or the value of the next knot")
+    expected_ms: Millis = Field(description="one non-decreasing value per knot")
+    bound_ms: Millis = Field(description="one non-decreasing value per knot, >= expected_ms")
+
+
+class BaseV1(Strict):
+    """The smooth part on the scene's axes, in C order over decodes, context, prefix, chunk (those it has)."""
+
+    expected_ms: Millis = Field(description="one value per node, non-decreasing along every axis")
+    bound_ms: Millis = Field(description="one value per node, non-decreasing along every axis, >= expected_ms")
+    measured: list[Annotated[int, Field(ge=0, le=1)]] = Field(
+        description="1 where fit rows lie around the node, 0 where the value is the model's"
+    )
+
+
+class SceneV1(Strict):
+    ladder: LadderV1
+    base: BaseV1
+
+
+class FitterV1(Strict):
+    name: str = Field(description="estimator")
+    options: dict[str, Any] = Field(description="what it was run with")
+    coefficients: dict[str, dict[str, float]] = Field(description="per scene expert, by feature; ms per unit")
+
+
+class MarginPartV1(Strict):
+    """One source of the distance between expected and bound."""
+
+    name: str = Field(description="noise, session_drift, unequal_contexts, several_chunks, interpolation")
+    scene: Scene | None = Field(description="null: the same for all scenes")
+    factor: float | None = Field(description="multiplies the scale (noise) or the bound; null: not measured")
+    detail: str = Field(description="how it was obtained")
+
+
+class FactorsV1(Strict):
+    """Measured factors at equal totals, already inside bound_ms; null: not measured."""
+
+    unequal_contexts: float | None
+    several_chunks: float | None
+    session_drift: float | None
+
+
+class CountsV1(Strict):
+    """Rows with T <= U among `rows`, with a two-sided 95% Clopper-Pearson interval."""
+
+    points: Count
+    rows: Count
+    covered: Count
+    coverage: Share | None = Field(description="covered / rows; null without rows")
+    low: Share | None
+    high: Share | None
+
+
+class CertificateV1(Strict):
+    """What is promised, and the calibration session it rests on."""
+
+    coverage: Share = Field(description="certified: P(T <= U) is at least this ...")
+    confidence: Share = Field(description="... with this confidence over the drawing of the session")
+    law: str = Field(description="the measure of batches that the coverage refers to")
+    points: Count
+    rows: Count
+    exceedances: Count = Field(description="calibration rows above the shipped bound")
+    allowed: Count = Field(description="exceedances that the order statistic allows")
+    scenes: dict[Scene, CountsV1] = Field(description="calibration session by scene, not certified singly")
+
+
+class ErrorsV1(Strict):
+    """Errors on the test session, in percent of the measured time unless the name says ms."""
+
+    rows: Count
+    mape_percent: float
+    median_percent: float
+    p90_percent: float
+    p99_percent: float
+    worst_under_percent: float = Field(description="largest (T - E) / T")
+    worst_under_ms: float = Field(description="largest T - E")
+    mean_bound_ratio: float = Field(description="mean U / T")
+    pinball_50: float = Field(description="of relative error at 0.5, percent")
+    pinball_99: float = Field(description="of the bound's relative error at 0.99, percent")
+
+
+class TestV1(Strict):
+    __test__ = False  # a name pytest would otherwise collect
+
+    coverage: CountsV1
+    block_low: Share | None = Field(description="2.5% point of a bootstrap over points")
+    block_high: Share | None
+    unflagged: CountsV1 = Field(description="without rows measured under a throttle")
+    scenes: dict[Scene, CountsV1]
+    errors: dict[str, ErrorsV1] = Field(description="by scene, and `all`")
+
+
+class GapV1(Strict):
+    """What monotonicity costs: the closed bound over the bound before closure, less one."""
+
+    mean_percent: float = Field(description="over the test rows")
+    p99_percent: float
+    max_node_percent: float = Field(description="over the grid's measured nodes")
+    where: dict[str, int] | None = Field(description="the node of the largest gap")
+    inversions: Share | None = Field(description="share of neighbouring measured nodes that fall before closure")
+
+
+class TableV1(Strict):
+    """A cost table: expected time and bound of an iteration by (n, k, c, u), and the evidence."""
+
+    format: Literal["chunkfit.cost-table"]
+    schema_version: Literal[1]
+    content_sha256: Sha256 = Field(description="of the canonical JSON of everything else")
+    created_by: str
+    fingerprint: Fingerprint
+    aggregation: Aggregation = Field(description="what a profile row is: one iteration, or a mean")
+    profile_sha256: Sha256 | None = Field(description="of the profile file the table was fitted on")
+    domain: Domain
+    axes: AxesV1
+    scenes: Annotated[dict[Scene, SceneV1], Field(min_length=1)]
+    fitter: FitterV1
+    margin: list[MarginPartV1]
+    factors: FactorsV1
+    certificate: CertificateV1 | None = Field(description="null: nothing was certified")
+    test: TestV1 | None
+    gap: GapV1 | None

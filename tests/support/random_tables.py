@@ -1,0 +1,95 @@
+"""Random valid tables: any non-decreasing parts, closed as the fitters close them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from chunkfit.tables.arrays import TableArrays, axes_document, scenes_document
+from chunkfit.tables.batch import SCENES, Scene
+from chunkfit.tables.closure import close_bounds, running_max
+from chunkfit.tables.cost_table import CostTable
+from chunkfit.tables.document import sealed
+from chunkfit.tables.domain import Domain
+from chunkfit.tables.fingerprint import Fingerprint
+from chunkfit.tables.grid import Axes, Ladder, Surface
+from chunkfit.tables.schema_v1 import FactorsV1, FitterV1, TableV1
+
+
+def document_of(arrays: TableArrays, domain: Domain, **changes) -> TableV1:
+    """A document around arrays, with nothing certified unless `changes` says so."""
+    fields = {
+        "format": "chunkfit.cost-table",
+        "schema_version": 1,
+        "content_sha256": "0" * 64,
+        "created_by": "test",
+        "fingerprint": Fingerprint(device_kind="synthetic", device_name="random", engine="none"),
+        "aggregation": "iteration",
+        "profile_sha256": None,
+        "domain": domain,
+        "axes": axes_document(arrays.axes),
+        "scenes": scenes_document(arrays),
+        "fitter": FitterV1(name="random", options={}, coefficients={}),
+        "margin": [],
+        "factors": FactorsV1(unequal_contexts=None, several_chunks=None, session_drift=None),
+        "certificate": None,
+        "test": None,
+        "gap": None,
+    }
+    return sealed(TableV1(**(fields | changes)))
+
+
+def knots(rng, first: int, most: int, count: int) -> tuple[int, ...]:
+    """`first` and up to `count` further strictly increasing integers up to `most`."""
+    inner = rng.integers(first, most + 1, size=count)
+    return tuple(sorted({first, *inner.tolist()}))
+
+
+def random_arrays(seed: int, max_n: int = 12, max_k: int = 60, max_u: int = 40, max_c: int = 48) -> TableArrays:
+    """Ragged axes (also of one knot), jumps, flat stretches, seams that need lifting."""
+    rng = np.random.default_rng(seed)
+    axes = Axes(
+        knots(rng, 1, max_n, int(rng.integers(0, 4))),
+        knots(rng, int(rng.integers(1, 9)), max_k, int(rng.integers(0, 4))),
+        knots(rng, 0, max_u, int(rng.integers(0, 4))),
+        knots(rng, 1, max_c, int(rng.integers(0, 5))),
+    )
+    ladders, expected, bound, measured = {}, {}, {}, {}
+    top = axes.decodes[-1] + axes.chunk_tokens[-1]
+    scale = float(rng.choice([20.0, 300.0, 40000.0]))
+
+    def rising(shape):
+        steps = rng.integers(0, int(scale), size=shape) * (rng.random(shape) < 0.6)
+        return running_max(steps.astype(np.int64))
+
+    for scene in SCENES:
+        ladders[scene] = Ladder(knots(rng, 1, top, int(rng.integers(0, 9))), str(rng.choice(["linear", "up"])))
+        count = len(ladders[scene].batch_tokens)
+        expected[scene] = Surface(rising(count), rising(axes.shape(scene)))
+        # Not ordered on purpose: the closure has to make a bound of it.
+        bound[scene] = Surface(
+            rng.integers(0, int(scale), size=count), rng.integers(0, int(scale), size=axes.shape(scene))
+        )
+        measured[scene] = rng.random(axes.shape(scene)) < 0.7
+    return TableArrays(axes, ladders, expected, close_bounds(axes, ladders, expected, bound), measured)
+
+
+def random_domain(axes: Axes, rng) -> Domain:
+    """The axes' limits, cut by token budget, KV capacity and context length."""
+    n, k, u, c = axes.decodes[-1], axes.context_tokens[-1], axes.prefix_tokens[-1], axes.chunk_tokens[-1]
+    return Domain(
+        max_decodes=n,
+        max_context_tokens=k,
+        max_chunk_tokens=c,
+        max_prefix_tokens=u,
+        max_batch_tokens=int(rng.integers(max(n, c), n + c + 1)),
+        kv_tokens=int(rng.integers(1, n * k + c + u + 1)),
+        context_length=int(rng.integers(1, max(k, u + c) + 1)),
+    )
+
+
+def random_table(seed: int) -> CostTable:
+    arrays = random_arrays(seed)
+    return CostTable(document_of(arrays, random_domain(arrays.axes, np.random.default_rng(seed + 1))))
+
+
+__all__ = ["Scene", "document_of", "random_arrays", "random_domain", "random_table"]
