@@ -1,14 +1,34 @@
 """What everything speaks: batches, cost tables, their JSON format, the order they keep.
 
-Needs NumPy and pydantic alone, so that a table loads inside a serving engine.
+Needs NumPy and pydantic alone, so that a table loads inside a serving engine; names load when first used.
 """
 
-from .batch import SCENES, Batch, Chunk, Scene
-from .cost_table import CostTable
-from .domain import Domain
-from .errors import ChunkfitError, OutOfDomainError
-from .fingerprint import Fingerprint
+from typing import TYPE_CHECKING
 
+from .lazy import lazy_names
+
+if TYPE_CHECKING:
+    from .batch import SCENES as SCENES
+    from .batch import Batch as Batch
+    from .batch import Chunk as Chunk
+    from .batch import Scene as Scene
+    from .cost_table import CostTable as CostTable
+    from .domain import Domain as Domain
+    from .errors import ChunkfitError as ChunkfitError
+    from .errors import OutOfDomainError as OutOfDomainError
+    from .fingerprint import Fingerprint as Fingerprint
+
+HOMES = {
+    "SCENES": ".batch",
+    "Batch": ".batch",
+    "Chunk": ".batch",
+    "ChunkfitError": ".errors",
+    "CostTable": ".cost_table",
+    "Domain": ".domain",
+    "Fingerprint": ".fingerprint",
+    "OutOfDomainError": ".errors",
+    "Scene": ".batch",
+}
 __all__ = [
     "SCENES",
     "Batch",
@@ -20,3 +40,4 @@ __all__ = [
     "OutOfDomainError",
     "Scene",
 ]
+__getattr__ = lazy_names(__name__, HOMES)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -29,27 +29,25 @@ class Fingerprint(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    device_kind: Annotated[str | None, _field(Severity.REFUSE, "cuda, cpu or synthetic")]
-    device_name: Annotated[str | None, _field(Severity.REFUSE, "as the driver or the kernel names it")]
-    device_memory_bytes: Annotated[int | None, _field(Severity.NOTE, "total memory of the device")]
-    sm_count: Annotated[int | None, _field(Severity.REFUSE, "streaming multiprocessors visible (MIG shows)")]
-    cpu_threads: Annotated[int | None, _field(Severity.REFUSE, "threads torch computes with on cpu")]
-    model_name: Annotated[str | None, _field(Severity.NOTE, "preset or config path")]
-    model_shape: Annotated[
-        dict[str, int | float | bool | str] | None, _field(Severity.REFUSE, "sizes that decide the work")
-    ]
-    dtype: Annotated[str | None, _field(Severity.REFUSE, "of weights and KV cache")]
-    tensor_parallel: Annotated[int | None, _field(Severity.REFUSE, "tensor parallel degree")]
-    engine: Annotated[str | None, _field(Severity.REFUSE, "chunkfit-engine, vllm, ...")]
-    engine_version: Annotated[str | None, _field(Severity.WARN, "version of that engine")]
-    attention_backend: Annotated[str | None, _field(Severity.REFUSE, "torch, triton, flashinfer, ...")]
-    capture_sizes: Annotated[tuple[int, ...] | None, _field(Severity.REFUSE, "CUDA graph batch sizes")]
-    driver: Annotated[str | None, _field(Severity.WARN, "GPU driver version")]
-    cuda: Annotated[str | None, _field(Severity.WARN, "CUDA runtime version torch was built with")]
-    torch: Annotated[str | None, _field(Severity.WARN, "torch version")]
-    triton: Annotated[str | None, _field(Severity.WARN, "triton version")]
-    clock_limits: Annotated[str | None, _field(Severity.WARN, "clock and power limits in force")]
-    os: Annotated[str | None, _field(Severity.NOTE, "kernel release")]
+    device_kind: str | None = _field(Severity.REFUSE, "cuda, cpu or synthetic")
+    device_name: str | None = _field(Severity.REFUSE, "as the driver or the kernel names it")
+    device_memory_bytes: int | None = _field(Severity.NOTE, "total memory of the device")
+    sm_count: int | None = _field(Severity.REFUSE, "streaming multiprocessors visible (MIG shows)")
+    cpu_threads: int | None = _field(Severity.REFUSE, "threads torch computes with on cpu")
+    model_name: str | None = _field(Severity.NOTE, "preset or config path")
+    model_shape: dict[str, int | float | bool | str] | None = _field(Severity.REFUSE, "sizes that decide the work")
+    dtype: str | None = _field(Severity.REFUSE, "of weights and KV cache")
+    tensor_parallel: int | None = _field(Severity.REFUSE, "tensor parallel degree")
+    engine: str | None = _field(Severity.REFUSE, "chunkfit-engine, vllm, ...")
+    engine_version: str | None = _field(Severity.WARN, "version of that engine")
+    attention_backend: str | None = _field(Severity.REFUSE, "torch, triton, flashinfer, ...")
+    capture_sizes: tuple[int, ...] | None = _field(Severity.REFUSE, "CUDA graph batch sizes")
+    driver: str | None = _field(Severity.WARN, "GPU driver version")
+    cuda: str | None = _field(Severity.WARN, "CUDA runtime version torch was built with")
+    torch: str | None = _field(Severity.WARN, "torch version")
+    triton: str | None = _field(Severity.WARN, "triton version")
+    clock_limits: str | None = _field(Severity.WARN, "clock and power limits in force")
+    os: str | None = _field(Severity.NOTE, "kernel release")
 
     @property
     def synthetic(self) -> bool:

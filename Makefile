@@ -1,0 +1,48 @@
+# Two commands do everything on a fresh machine with Python 3.11 or later, environment included:
+#   make run    measure this machine, fit, certify and export a cost table
+#   make test   the checks that CI runs
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: run test test-slow lint types format schema bench clean
+
+run: $(STAMP)
+	$(BIN)/chunkfit run --out chunkfit-run --overwrite
+
+test: $(STAMP) lint types
+	$(BIN)/python -m pytest -m "not slow"
+
+test-slow: $(STAMP)
+	$(BIN)/python -m pytest -m slow
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(STAMP)
+	$(BIN)/mypy
+
+format: $(STAMP)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+schema: $(STAMP)
+	$(BIN)/python -m chunkfit.tables.schema_file
+
+bench: $(STAMP)
+	$(BIN)/python benchmarks/decision_latency.py
+
+# Constraints hold what was tested; pyproject.toml has the wide ranges. torch first: later packages then
+# find it satisfied.
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "chunkfit needs Python 3.11 or later")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --constraint constraints.txt setuptools wheel
+	$(BIN)/pip install --constraint constraints.txt torch
+	$(BIN)/pip install --constraint constraints.txt --no-build-isolation --editable '.[dev]'
+	touch $(STAMP)
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info chunkfit-run .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,71 @@
+"""`chunkfit chunk`: the question a scheduler asks, from the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .output import JsonFlag, emit
+
+
+def chunk(
+    table: Annotated[Path, typer.Argument(help="Cost table (JSON).")],
+    decodes: Annotated[int, typer.Option(help="Decoding requests n in the iteration.")],
+    budget: Annotated[str, typer.Option(help="Time the iteration may take, with its unit: 25ms.")],
+    context: Annotated[int, typer.Option(help="Mean context k of the decodes, in tokens.")] = 0,
+    prefix: Annotated[int, typer.Option(help="Prompt tokens u already computed before the chunk.")] = 0,
+    max_chunk: Annotated[int | None, typer.Option(help="Largest chunk wanted, such as what remains.")] = None,
+    align: Annotated[int, typer.Option(help="The chunk is a multiple of this, or --max-chunk itself.")] = 1,
+    as_json: JsonFlag = False,
+) -> None:
+    """Largest prefill chunk for a state within a time budget, with the margin it rests on.
+
+    Example: chunkfit chunk table.json --decodes 40 --context 1000 --budget 25ms
+    """
+    from ..tables import Batch, CostTable
+    from .guard import escape
+    from .render import grid
+    from .units import milliseconds
+
+    budget_ms = milliseconds(budget, "--budget")
+    costs = CostTable.load(table)
+    tokens = costs.largest_chunk(decodes, context, prefix, budget_ms, max_chunk, align)
+    certificate = costs.document.certificate
+    data: dict[str, object] = {
+        "chunk_tokens": tokens,
+        "decodes": decodes,
+        "context_tokens": context,
+        "prefix_tokens": prefix,
+        "budget_ms": budget_ms,
+        "expected_ms": None,
+        "bound_ms": None,
+        "margin_ms": None,
+        "coverage": certificate.coverage if certificate else None,
+        "confidence": certificate.confidence if certificate else None,
+        "calibration_points": certificate.points if certificate else None,
+        "synthetic": costs.fingerprint.synthetic,
+        "measured_on": costs.fingerprint.title(),
+    }
+    lines = [("measured on", escape(costs.fingerprint.title())), ("state", f"n {decodes}, k {context}, u {prefix}")]
+    if decodes or tokens:
+        batch = Batch.of(decodes, context, tokens, prefix if tokens else 0)
+        expected, bound = costs.expected_ms(batch), costs.bound_ms(batch)
+        data |= {"expected_ms": expected, "bound_ms": bound, "margin_ms": bound - expected}
+        lines += [
+            ("iteration with it", f"expected {expected:.3f} ms, bound {bound:.3f} ms of {budget_ms:g} ms"),
+            ("margin", f"{bound - expected:.3f} ms ({100 * (bound / expected - 1):.1f}% over expected)"),
+        ]
+        if bound > budget_ms:
+            data["note"] = "the decodes alone exceed the budget"
+            lines.append(("note", "[yellow]the decodes alone exceed the budget: no chunk can be added[/]"))
+    if certificate:
+        lines.append(
+            (
+                "the bound holds for",
+                f"{certificate.coverage:.3g} of iterations at {certificate.confidence:.2g} confidence "
+                f"({certificate.points} calibration points)",
+            )
+        )
+    emit(data, as_json, f"[bold]largest chunk: {tokens} tokens[/]", grid(lines))

@@ -1,0 +1,49 @@
+"""`chunkfit doctor`: what this machine can measure, before anything is measured."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from importlib.util import find_spec
+
+from .output import JsonFlag, emit
+
+NEEDED = {"profile": ("torch", "pyarrow", "scipy", "pynvml"), "fit": ("scipy", "pyarrow"), "plot": ("matplotlib",)}
+
+
+def doctor(as_json: JsonFlag = False) -> None:
+    """Devices, memory, versions, and which optional parts are installed.
+
+    Example: chunkfit doctor
+    """
+    from importlib.metadata import version
+
+    from .guard import escape
+    from .render import grid
+
+    extras = {name: [m for m in modules if find_spec(m) is None] for name, modules in NEEDED.items()}
+    data: dict[str, object] = {"chunkfit": version("chunkfit"), "missing": extras}
+    lines = [("chunkfit", version("chunkfit"))]
+    for name, missing in extras.items():
+        state = "[green]installed[/]" if not missing else f"[yellow]lacks {', '.join(missing)}[/]: pip install "
+        lines.append((f"extra {name}", state if not missing else state + escape(f"'chunkfit[{name}]'")))
+    if "torch" not in extras["profile"]:
+        from ..engine.facts import machine_facts
+
+        facts = machine_facts()
+        data |= asdict(facts) | {"default_device": "cpu" if facts.cuda_problem else "cuda"}
+        lines += [
+            ("torch", f"{facts.torch} (CUDA {facts.cuda or 'none'}, driver {facts.driver or 'unknown'})"),
+            ("cpu", escape(f"{facts.cpu_name}, {facts.cpu_threads} threads")),
+            ("memory", f"{gib(facts.free_bytes)} free of {gib(facts.memory_bytes)}"),
+        ]
+        for gpu in facts.gpus:
+            memory = f"{gib(gpu.free_bytes)} free of {gib(gpu.memory_bytes)}"
+            lines.append((f"cuda:{gpu.index}", escape(f"{gpu.name}, {gpu.sm_count} SMs, {memory}")))
+        if facts.cuda_problem:
+            lines.append(("cuda", f"[yellow]not usable[/]: {escape(facts.cuda_problem)}"))
+        lines.append(("default device", str(data["default_device"])))
+    emit(data, as_json, grid(lines))
+
+
+def gib(size: int) -> str:
+    return f"{size / 2**30:.1f} GiB"

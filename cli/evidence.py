@@ -1,0 +1,69 @@
+"""What a table promises and what it rests on, for people and as the summary's JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..tables.schema_v1 import CountsV1, TableV1
+from .guard import escape
+from .render import percent
+
+
+def summary_of(table: TableV1) -> dict[str, Any]:
+    """The figures of a table without its nodes."""
+    dumped = table.model_dump(mode="json")
+    kept = ("content_sha256", "created_by", "fingerprint", "aggregation", "profile_sha256", "domain", "fitter")
+    summary = {key: dumped[key] for key in kept}
+    summary["synthetic"] = table.fingerprint.synthetic
+    summary["axes"] = {name: axis["knots"] for name, axis in dumped["axes"].items()}
+    return summary | {key: dumped[key] for key in ("margin", "factors", "certificate", "test", "gap")}
+
+
+def evidence_lines(table: TableV1) -> list[tuple[str, str]]:
+    """Label and value lines; synthetic tables say so first."""
+    lines = [("measured on", escape(table.fingerprint.title()))]
+    certificate, test, gap = table.certificate, table.test, table.gap
+    if certificate:
+        lines.append(
+            (
+                "certified coverage",
+                f"[bold]{certificate.coverage:.3g}[/] at {certificate.confidence:.2g} confidence: "
+                f"{certificate.exceedances} of {certificate.rows} calibration rows above the bound, "
+                f"{certificate.allowed} allowed ({certificate.points} points)",
+            )
+        )
+    if test:
+        lines.append(("test coverage", _counts(test.coverage)))
+        for scene, count in test.scenes.items():
+            lines.append((f"  {scene.value}", _counts(count)))
+        if test.unflagged.rows != test.coverage.rows:
+            lines.append(("  not throttled", _counts(test.unflagged)))
+        every = test.errors["all"]
+        lines += [
+            (
+                "held-out error",
+                f"median {every.median_percent:.2f}%, mean {every.mape_percent:.2f}%, P99 {every.p99_percent:.1f}%; "
+                f"worst under-prediction {every.worst_under_ms:.3g} ms ({every.worst_under_percent:.1f}%)",
+            ),
+            ("mean U/T", f"{every.mean_bound_ratio:.3f}"),
+        ]
+    if gap:
+        where = "" if gap.where is None else " at " + ", ".join(f"{axis} {value}" for axis, value in gap.where.items())
+        lines.append(
+            (
+                "majorant gap",
+                f"mean {gap.mean_percent:.2f}%, P99 {gap.p99_percent:.2f}%, largest node {gap.max_node_percent:.1f}%"
+                f"{where}; {percent(gap.inversions)} of neighbouring nodes fell before closure",
+            )
+        )
+    drift = table.factors.session_drift
+    lines.append(("session drift", "not measured" if drift is None else f"factor {drift:.4f}, inside the bound"))
+    if test and drift is not None and drift > 1.05:
+        lines.append(("", f"[yellow]sessions differ by {100 * (drift - 1):.0f}%: this machine is not quiet[/]"))
+    return lines
+
+
+def _counts(count: CountsV1) -> str:
+    if not count.rows:
+        return "no rows"
+    return f"{percent(count.coverage)} [{percent(count.low)}, {percent(count.high)}]  {count.covered} of {count.rows}"

@@ -1,0 +1,37 @@
+"""`chunkfit export`: the table in other shapes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .output import JsonFlag, emit
+
+
+def export(
+    table: Annotated[Path, typer.Argument(help="Cost table (JSON).")],
+    out: Annotated[Path, typer.Argument(help="File to write; .csv for nodes, .json for the table itself.")],
+    as_json: JsonFlag = False,
+) -> None:
+    """Write the table's nodes as CSV, or a checked copy as JSON; `schema.json` as OUT's name writes the schema.
+
+    Example: chunkfit export table.json table.csv
+    """
+    from ..tables import CostTable
+    from ..tables.csv_export import write_csv
+    from ..tables.errors import UsageError
+    from ..tables.schema_file import shipped_schema
+    from ..tables.writing import write_atomically
+
+    costs = CostTable.load(table)
+    if out.name == "schema.json":
+        write_atomically(out, shipped_schema(costs.document.schema_version).encode())
+    elif out.suffix == ".csv":
+        write_csv(costs, out)
+    elif out.suffix == ".json":
+        costs.save(out)
+    else:
+        raise UsageError(f"OUT {str(out)!r}: expected a name that ends in .csv or .json")
+    emit({"written": str(out), "bytes": out.stat().st_size}, as_json, f"written: {out}")

@@ -1,0 +1,60 @@
+"""Errors of the product end a command with one message and their exit code; Ctrl-C with 130."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+
+import typer
+
+from ..tables.errors import ChunkfitError, MissingExtraError
+
+EXTRA_OF = {
+    "torch": "profile",
+    "pynvml": "profile",
+    "scipy": "fit",
+    "pyarrow": "fit",
+    "matplotlib": "plot",
+}
+INTERRUPTED = 130
+
+
+def guarded(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with its errors rendered; the signature stays, since typer reads it."""
+
+    @functools.wraps(command)
+    def run(*args: object, **kwargs: object) -> None:
+        try:
+            command(*args, **kwargs)
+        except ChunkfitError as error:
+            fail(str(error), error.exit_code)
+        except ModuleNotFoundError as error:
+            extra = EXTRA_OF.get((error.name or "").split(".")[0])
+            if extra is None:
+                raise
+            fail(
+                f"{error.name} is not installed and `chunkfit {command.__name__}` needs it: "
+                f"pip install 'chunkfit[{extra}]'",
+                MissingExtraError.exit_code,
+            )
+        except BrokenPipeError:
+            raise typer.Exit(0) from None  # the reader of our output has seen enough
+        except KeyboardInterrupt:
+            fail("interrupted", INTERRUPTED)
+
+    return run
+
+
+def fail(message: str, exit_code: int) -> None:
+    """Print an error to stderr and end with `exit_code`."""
+    from .output import progress_console
+
+    progress_console().print(f"[bold red]error:[/] {escape(message)}", highlight=False, soft_wrap=True)
+    raise typer.Exit(exit_code)
+
+
+def escape(text: str) -> str:
+    """Text with no rich markup in it: paths and JSON paths hold brackets."""
+    from rich.markup import escape as rich_escape
+
+    return rich_escape(text)

@@ -1,0 +1,47 @@
+"""`chunkfit profile`: measure a device."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .output import JsonFlag, emit
+
+Device = Annotated[str, typer.Option(help="auto, cuda, cpu or synthetic (a formula, for trying the tool).")]
+Model = Annotated[
+    str | None,
+    typer.Option(
+        help="Preset, or a Hugging Face config.json. Default: tiny, on cuda llama-3.2-1b.", show_default=False
+    ),
+]
+Minutes = Annotated[float | None, typer.Option(help="Time budget of the sweep, process starts included.")]
+Points = Annotated[int, typer.Option(help="Points of each session; 299 calibration points certify 99%.")]
+Seed = Annotated[int, typer.Option(help="Decides the plan.")]
+Resume = Annotated[bool, typer.Option("--resume", help="Go on with an interrupted sweep.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a finished result.")]
+
+
+def profile(
+    out: Annotated[Path, typer.Argument(help="Profile to write (Parquet).")],
+    device: Device = "auto",
+    model: Model = None,
+    minutes: Minutes = 2.0,
+    points: Points = 1000,
+    seed: Seed = 0,
+    resume: Resume = False,
+    overwrite: Overwrite = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Measure fit, calibrate and test sessions, each in its own process, into a profile.
+
+    Example: chunkfit profile profile.parquet --minutes 2
+    """
+    from .render import grid
+    from .sweeping import measured_lines, sweep, sweep_request
+
+    request = sweep_request(out, device, model, seed, minutes, points, resume=resume, overwrite=overwrite)
+    measured = sweep(request, resume)
+    data = {"profile": str(out)} | measured.meta.model_dump(mode="json")
+    emit(data, as_json, grid(measured_lines(measured)), f"written: {out}")

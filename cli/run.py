@@ -1,0 +1,71 @@
+"""`chunkfit run`: the whole path: measure, fit, certify, export, report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .output import JsonFlag, emit
+from .profile import Device, Minutes, Model, Overwrite, Points, Resume, Seed
+
+
+def run(
+    out: Annotated[Path, typer.Option(help="Folder of the results.")] = Path("chunkfit-run"),
+    device: Device = "auto",
+    model: Model = None,
+    minutes: Minutes = 2.0,
+    points: Points = 1000,
+    coverage: Annotated[float, typer.Option(help="Share of iterations the bound must cover.")] = 0.99,
+    seed: Seed = 0,
+    resume: Resume = False,
+    overwrite: Overwrite = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Measure this device, fit and certify a cost table, export it, answer a question from it.
+
+    Writes profile.parquet, table.json, table.csv and summary.json.
+
+    Example: chunkfit run --minutes 2 --out chunkfit-run
+    """
+    import json
+
+    from ..fitters.fit import fit
+    from ..fitters.validate import validate_with_profile
+    from ..profiler.profile import Profile, file_sha256
+    from ..profiler.request import journal_of
+    from ..tables.csv_export import write_csv
+    from ..tables.errors import CertificationError
+    from ..tables.writing import write_atomically
+    from .evidence import evidence_lines, summary_of
+    from .heat_map import heat_map
+    from .output import progress_console, result_console
+    from .render import grid
+    from .sample_question import sample_question
+    from .sweeping import sweep, sweep_request
+
+    console = progress_console()
+    where = out / "profile.parquet"
+    if resume and where.exists() and not journal_of(where).exists():
+        profile = Profile.load(where)  # the sweep was over; what came after it was interrupted
+    else:
+        request = sweep_request(where, device, model, seed, minutes, points, resume=resume, overwrite=overwrite)
+        profile = sweep(request, resume)
+    console.print("fitting and certifying ...")
+    table = fit(profile, coverage=coverage, profile_sha256=file_sha256(where))
+    paths = {"profile": where, "table": out / "table.json", "csv": out / "table.csv", "summary": out / "summary.json"}
+    table.save(paths["table"])
+    write_csv(table, paths["csv"])
+    _, findings = validate_with_profile(paths["table"], where)
+    question = sample_question(table)
+    files = {name: str(path) for name, path in paths.items()}
+    sessions = {name: meta.model_dump(mode="json") for name, meta in profile.meta.sessions.items()}
+    summary = {"files": files, "sessions": sessions} | summary_of(table.document)
+    summary |= {"valid": not findings, "question": question.data}
+    write_atomically(paths["summary"], (json.dumps(summary, indent=1, allow_nan=False) + "\n").encode())
+    if findings:
+        raise CertificationError("; ".join(map(str, findings)))
+    picture, _ = heat_map(table, question.context_tokens, 0, question.budget_ms, result_console().width)
+    written = "written: " + ", ".join(files.values())
+    emit(summary, as_json, grid(evidence_lines(table.document)), picture, question.text, written)

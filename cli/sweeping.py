@@ -1,0 +1,141 @@
+"""A sweep with its plan, cost, progress and verdicts on the terminal: shared by `profile` and `run`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..profiler.domains import capacity_note, default_domain, default_step_totals, default_warmups
+from ..profiler.plan import SESSIONS, draw_plan
+from ..profiler.request import ProfileRequest, SweepEvent, journal_of
+from ..profiler.sweep import journalled_plan
+from ..profiler.sweep import profile as measure
+from .guard import escape
+from .output import progress_console
+
+if TYPE_CHECKING:
+    from ..profiler.profile import Profile
+
+DEFAULT_MODELS = {"cuda": "llama-3.2-1b"}  # elsewhere the tiny model: a CPU needs minutes for a real one
+
+
+def sweep_request(
+    out: Path,
+    device: str,
+    model: str | None,
+    seed: int,
+    minutes: float | None,
+    points: int,
+    *,
+    resume: bool,
+    overwrite: bool,
+) -> ProfileRequest:
+    """The default plan of a device and model; a resumed sweep keeps the plan of its journal."""
+    from ..profiler.devices import resolve_device
+    from ..tables.errors import UsageError
+
+    if minutes is not None and minutes <= 0:
+        raise UsageError(f"--minutes {minutes:g}: expected more than 0")
+    device = resolve_device(device)
+    model = model or DEFAULT_MODELS.get(device, "tiny")
+    plan = journalled_plan(out) if resume else None
+    if plan is None:
+        plan = draw_plan(
+            default_domain(device, model),
+            default_step_totals(device),
+            seed,
+            fit_points=points,
+            calibrate_points=points,
+            test_points=points,
+            warmups=default_warmups(device),
+        )
+    return ProfileRequest(
+        device=device,
+        model=model,
+        plan=plan,
+        out=out,
+        budget_s=None if minutes is None else 60 * minutes,
+        overwrite=overwrite,
+    )
+
+
+def sweep(request: ProfileRequest, resume: bool) -> Profile:
+    """Run the sweep with progress on stderr; on Ctrl-C say how to go on."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    console = progress_console()
+    plan = request.plan
+    console.print(f"measuring {escape(request.device)} with model {escape(request.model)}", highlight=False)
+    note = capacity_note(plan.domain, plan.clipped_fraction)
+    if note:
+        console.print(f"[dim]{escape(note)}[/]", highlight=False)
+    columns = (
+        TextColumn("{task.description:>10}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[left]}"),
+    )
+    with Progress(*columns, console=console) as progress:
+        tasks = {
+            session: progress.add_task(session, total=len(plan.points(session)), left="", start=False)
+            for session in SESSIONS
+        }
+
+        def show(event: SweepEvent) -> None:
+            task = tasks[event.session]
+            if event.kind == "cost":
+                console.print(_cost(event, request.budget_s), highlight=False)
+            elif event.kind == "session":
+                progress.start_task(task)
+                progress.update(task, completed=event.done, total=event.total)
+            elif event.kind == "progress":
+                left = "" if event.seconds_left is None else f"{event.seconds_left:.0f}s left"
+                progress.update(task, completed=event.done, total=event.total, left=left)
+            elif event.kind == "end":
+                progress.update(task, completed=event.done, left="")
+                progress.stop_task(task)
+                if event.message:
+                    console.print(f"{event.session}: {escape(event.message)}", highlight=False)
+            elif event.kind == "skipped":
+                console.print(f"[yellow]{event.session}: skipped: {escape(event.message)}[/]", highlight=False)
+
+        try:
+            profile = measure(request, resume=resume, on_event=show)
+        except KeyboardInterrupt:
+            progress.stop()
+            console.print(
+                f"interrupted; what was measured is kept in {escape(str(journal_of(request.out)))}: "
+                "go on with the same command and --resume",
+                highlight=False,
+            )
+            raise
+    for session, meta in profile.meta.sessions.items():
+        colour = "green" if meta.sentinel.quiet else "yellow"
+        console.print(f"{session}: machine was [{colour}]{escape(meta.sentinel.title())}[/]", highlight=False)
+    return profile
+
+
+def measured_lines(profile: Profile) -> list[tuple[str, str]]:
+    """Label and value lines about a finished sweep."""
+    lines = [("measured on", escape(profile.meta.fingerprint.title()))]
+    for session, meta in profile.meta.sessions.items():
+        skipped = f", {meta.skipped} skipped" if meta.skipped else ""
+        lines.append(
+            (
+                session,
+                f"{meta.points:,} of {meta.planned:,} points, {meta.rows:,} iterations, {meta.seconds:.0f} s{skipped}; "
+                f"{escape(meta.sentinel.title())}",
+            )
+        )
+    return lines
+
+
+def _cost(event: SweepEvent, budget_s: float | None) -> str:
+    total = sum(event.estimate.values())
+    parts = ", ".join(f"{session} {seconds:.0f} s" for session, seconds in event.estimate.items())
+    within = "no time limit"
+    if budget_s is not None:
+        enough = "enough" if total < budget_s else "the fit session will stop at its share"
+        within = f"budget {budget_s:.0f} s: {enough}"
+    return f"cost of the whole plan: about {total:.0f} s ({parts}); {within}"

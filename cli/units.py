@@ -1,0 +1,21 @@
+"""Durations of the command line carry their unit: 25ms, 1.5s, 2m."""
+
+from __future__ import annotations
+
+import math
+import re
+
+from ..tables.errors import UsageError
+
+MS_PER = {"us": 1e-3, "ms": 1.0, "s": 1e3, "m": 6e4, "h": 3.6e6}
+
+
+def milliseconds(text: str, option: str) -> float:
+    """`25ms` -> 25.0. Raises UsageError naming the option: a bare number has no unit and is refused."""
+    match = re.fullmatch(r"\s*([0-9]*\.?[0-9]+(?:e-?[0-9]+)?)\s*([a-z]+)\s*", text)
+    value = float(match[1]) * MS_PER.get(match[2], math.nan) if match else math.nan
+    if not math.isfinite(value):
+        raise UsageError(
+            f"{option} {text!r}: expected a number with its unit ({', '.join(MS_PER)}), such as 25ms or 2m"
+        )
+    return value

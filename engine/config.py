@@ -1,0 +1,174 @@
+"""Shapes of the models that can be measured, and the names and files they come from."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..tables.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class ModelConfig:
+    """Shape of a Llama-family decoder (GQA, RoPE, RMSNorm, SwiGLU; no biases).
+
+    context_length is what one request may reach; the engine itself is bounded by its KV pool, because
+    one measured chunk may stand for several requests. Raises UsageError for sizes that cannot be meant.
+    """
+
+    name: str
+    vocab_size: int
+    hidden_size: int
+    layers: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    intermediate_size: int
+    rope_theta: float
+    rms_norm_eps: float
+    context_length: int
+    tie_embeddings: bool
+
+    def __post_init__(self) -> None:
+        for field in (
+            "vocab_size",
+            "hidden_size",
+            "layers",
+            "heads",
+            "kv_heads",
+            "head_dim",
+            "intermediate_size",
+            "context_length",
+        ):
+            value = getattr(self, field)
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise UsageError(f"model {self.name}: {field} is {value!r}; expected a whole number >= 1")
+        for field in ("rope_theta", "rms_norm_eps"):
+            value = getattr(self, field)
+            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
+                raise UsageError(f"model {self.name}: {field} is {value!r}; expected a finite number > 0")
+        if self.heads % self.kv_heads:
+            raise UsageError(
+                f"model {self.name}: heads is {self.heads} and kv_heads is {self.kv_heads}; expected heads "
+                "to be a multiple of kv_heads, since each KV head serves equally many query heads"
+            )
+        if self.head_dim % 2:
+            raise UsageError(
+                f"model {self.name}: head_dim is {self.head_dim}; expected an even number, since RoPE rotates pairs"
+            )
+
+    @property
+    def query_size(self) -> int:
+        """Width of all query heads together."""
+        return self.heads * self.head_dim
+
+    @property
+    def kv_size(self) -> int:
+        """Width of all key (or value) heads together."""
+        return self.kv_heads * self.head_dim
+
+    @property
+    def parameter_count(self) -> int:
+        """Weights of the whole model; tied embeddings count once."""
+        attention = self.hidden_size * (2 * self.query_size + 2 * self.kv_size)
+        mlp = 3 * self.hidden_size * self.intermediate_size
+        embeddings = self.vocab_size * self.hidden_size * (1 if self.tie_embeddings else 2)
+        return self.layers * (attention + mlp + 2 * self.hidden_size) + embeddings + self.hidden_size
+
+    def kv_bytes_per_token(self, dtype_bytes: int) -> int:
+        """Bytes that one token's keys and values take over all layers."""
+        return self.layers * 2 * self.kv_size * dtype_bytes
+
+    def shape(self) -> dict[str, int | float | bool | str]:
+        """The sizes that decide the work of an iteration (`Fingerprint.model_shape`).
+
+        Left out because they change values or capacity but no work: rope_theta, rms_norm_eps,
+        context_length, tie_embeddings.
+        """
+        return {
+            "vocab_size": self.vocab_size,
+            "hidden_size": self.hidden_size,
+            "layers": self.layers,
+            "heads": self.heads,
+            "kv_heads": self.kv_heads,
+            "head_dim": self.head_dim,
+            "intermediate_size": self.intermediate_size,
+        }
+
+
+PRESETS: dict[str, ModelConfig] = {
+    config.name: config
+    for config in (
+        # The CPU default: large enough that matrix products and KV reads, not Python, fill an iteration.
+        ModelConfig(
+            name="tiny",
+            vocab_size=2048,
+            hidden_size=128,
+            layers=4,
+            heads=4,
+            kv_heads=2,
+            head_dim=32,
+            intermediate_size=384,
+            rope_theta=10_000.0,
+            rms_norm_eps=1e-5,
+            context_length=4096,
+            tie_embeddings=True,
+        ),
+        ModelConfig(
+            name="llama-3.2-1b",
+            vocab_size=128_256,
+            hidden_size=2048,
+            layers=16,
+            heads=32,
+            kv_heads=8,
+            head_dim=64,
+            intermediate_size=8192,
+            rope_theta=500_000.0,
+            rms_norm_eps=1e-5,
+            context_length=131_072,
+            tie_embeddings=True,
+        ),
+        ModelConfig(
+            name="llama-3-8b",
+            vocab_size=128_256,
+            hidden_size=4096,
+            layers=32,
+            heads=32,
+            kv_heads=8,
+            head_dim=128,
+            intermediate_size=14_336,
+            rope_theta=500_000.0,
+            rms_norm_eps=1e-5,
+            context_length=8192,
+            tie_embeddings=False,
+        ),
+    )
+}
+
+
+def resolve_model(name_or_path: str | Path) -> ModelConfig:
+    """The preset of that name, or the shape in that `config.json` (or the folder that holds one).
+
+    Raises UsageError for an unknown name (listing the presets) or a file that cannot be used.
+
+    >>> resolve_model("llama-3-8b").parameter_count
+    8030261248
+    """
+    name = str(name_or_path)
+    if name in PRESETS:
+        return PRESETS[name]
+    path = Path(name)
+    if path.exists() or path.suffix == ".json" or "/" in name:
+        return from_hf_config(path)
+    raise UsageError(
+        f"model {name!r}: no preset and no file of that name; expected one of {', '.join(PRESETS)} or the "
+        "path of a Hugging Face config.json"
+    )
+
+
+def from_hf_config(path: str | Path) -> ModelConfig:
+    """The shape in a Hugging Face `config.json` of the Llama family; see `hf_config.read`."""
+    from .hf_config import read
+
+    return read(Path(path))

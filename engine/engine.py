@@ -1,0 +1,130 @@
+"""The engine: weights, a KV pool and one iteration at a time."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+
+import torch
+
+from ..tables.errors import ChunkfitError, DeviceMemoryError, DeviceUnavailableError, UsageError
+from .config import ModelConfig
+from .facts import memory_bytes, require_device
+from .host_allocator import keep_freed_memory
+from .kv_cache import PAGE_SIZE, PageAllocator, allocate_kv_cache, pages_for
+from .model import forward, random_weights
+from .step import SequenceWork, build_step
+
+DEFAULT_DTYPES = {"cuda": torch.bfloat16, "cpu": torch.float32}
+
+
+class Engine:
+    """A decoder with random weights on one device.
+
+    device: "cpu", "cuda" or "cuda:N". dtype: of weights and KV, bfloat16 on cuda and float32 on cpu unless
+    given. kv_tokens: capacity of the KV pool, rounded up to whole pages; it alone bounds how long a
+    sequence may be. seed: of weights and of the values the pool is filled with (`fill_kv`).
+    Raises DeviceUnavailableError when the device is not there or cannot hold weights and KV pool.
+    """
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        *,
+        device: str,
+        dtype: torch.dtype | None = None,
+        kv_tokens: int,
+        seed: int = 0,
+        fill_kv: bool = True,
+    ) -> None:
+        if kv_tokens < 1:
+            raise UsageError(f"Engine: kv_tokens is {kv_tokens}; expected room for at least 1 token")
+        self.config = config
+        self.device = require_device(device)
+        self.dtype = DEFAULT_DTYPES[self.device.type] if dtype is None else dtype
+        if self.device.type == "cpu":
+            keep_freed_memory()
+        pages = pages_for(kv_tokens)
+        self.kv_tokens = pages * PAGE_SIZE
+        plea = self._require_room()
+        with _out_of_memory(lambda reason: DeviceUnavailableError(f"{plea} ({reason})")):
+            generator = torch.Generator(self.device).manual_seed(seed)
+            self.weights = random_weights(config, self.device, self.dtype, generator)
+            self.cache = allocate_kv_cache(config, pages, self.device, self.dtype, generator if fill_kv else None)
+            self.allocator = PageAllocator(pages)
+
+    def iterate(self, decodes: Sequence[SequenceWork], chunks: Sequence[SequenceWork]) -> list[int]:
+        """One iteration: computes all new tokens, writes their KV and samples the next token of every
+        sequence (greedily), decodes first, then chunks.
+
+        On cuda the host waits once, for the sampled tokens. Raises UsageError for work that cannot be
+        meant and DeviceMemoryError when the batch does not fit; the engine can be used again after both.
+        """
+        with self._guard(decodes, chunks), torch.inference_mode():
+            tokens: list[int] = self._forward(decodes, chunks).argmax(dim=-1).tolist()
+        return tokens
+
+    def logits(self, decodes: Sequence[SequenceWork], chunks: Sequence[SequenceWork]) -> torch.Tensor:
+        """What `iterate` samples from: (sequences, vocab_size) on the engine's device. Writes KV too."""
+        with self._guard(decodes, chunks), torch.inference_mode():
+            return self._forward(decodes, chunks)
+
+    def _forward(self, decodes: Sequence[SequenceWork], chunks: Sequence[SequenceWork]) -> torch.Tensor:
+        step = build_step(
+            decodes,
+            chunks,
+            vocab_size=self.config.vocab_size,
+            pages=self.allocator.pages,
+            device=self.device,
+        )
+        return forward(self.config, self.weights, self.cache, step)
+
+    def _guard(self, decodes: Sequence[SequenceWork], chunks: Sequence[SequenceWork]) -> AbstractContextManager[None]:
+        def describe(reason: str) -> ChunkfitError:
+            contexts = sum(work.start + 1 for work in decodes)
+            chunk_tokens = sum(len(work.token_ids) for work in chunks)
+            prefix_tokens = sum(work.start for work in chunks)
+            return DeviceMemoryError(
+                f"iteration on {self.device}: out of memory with {len(decodes):,} decodes of {contexts:,} "
+                f"context tokens in all and {len(chunks):,} chunks of {chunk_tokens:,} tokens after "
+                f"{prefix_tokens:,} prefix tokens ({reason}); expected a batch that fits beside the weights "
+                "and the KV pool: make the batch smaller or give the engine fewer kv_tokens"
+            )
+
+        return _out_of_memory(describe)
+
+    def _require_room(self) -> str:
+        """The arithmetic of what must fit, as a message; raised at once where it cannot."""
+        item = self.dtype.itemsize
+        weights = self.config.parameter_count * item
+        kv = self.config.kv_bytes_per_token(item) * self.kv_tokens
+        _, free = memory_bytes(self.device)
+        plea = (
+            f"model {self.config.name} on {self.device}: weights {_gib(weights)} ({self.config.parameter_count:,} "
+            f"parameters x {item} bytes) + KV pool {_gib(kv)} ({self.kv_tokens:,} tokens x "
+            f"{self.config.kv_bytes_per_token(item):,} bytes) = {_gib(weights + kv)}, free {_gib(free)}; "
+            "expected them to fit: use a smaller model, fewer kv_tokens or a device with more free memory"
+        )
+        if weights + kv > free:
+            raise DeviceUnavailableError(plea)
+        return plea
+
+
+@contextmanager
+def _out_of_memory(describe: Callable[[str], ChunkfitError]) -> Iterator[None]:
+    """Turns torch's and Python's ways of saying "out of memory" into `describe(first line of it)`."""
+    try:
+        yield
+    except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        # On the CPU torch raises a plain RuntimeError.
+        if not isinstance(error, torch.OutOfMemoryError | MemoryError) and "allocate memory" not in str(error):
+            raise
+        # The frames of the failed pass hold its tensors, and whoever keeps the error keeps the frames.
+        traceback.clear_frames(error.__traceback__)
+        raise describe(reason) from None
+
+
+def _gib(size: int) -> str:
+    return f"{size / 2**30:,.2f} GiB"

@@ -1,0 +1,98 @@
+"""The decoder: weights and one forward pass over a mixed batch."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+
+from .attention import attend, plan
+from .config import ModelConfig
+from .kv_cache import KVCache
+from .rope import rotate, rotation
+from .step import Step
+
+
+@dataclass(frozen=True, slots=True)
+class LayerWeights:
+    """Matrices are (out, in); projections that read the same input are one matrix."""
+
+    attention_norm: torch.Tensor  # (hidden,)
+    query_key_value: torch.Tensor  # (query + 2 kv, hidden)
+    attention_out: torch.Tensor  # (hidden, query)
+    mlp_norm: torch.Tensor  # (hidden,)
+    gate_up: torch.Tensor  # (2 intermediate, hidden)
+    down: torch.Tensor  # (hidden, intermediate)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelWeights:
+    embedding: torch.Tensor  # (vocab, hidden)
+    layers: tuple[LayerWeights, ...]
+    final_norm: torch.Tensor  # (hidden,)
+    lm_head: torch.Tensor  # (vocab, hidden); the embedding itself where the two are tied
+
+
+def random_weights(
+    config: ModelConfig, device: torch.device, dtype: torch.dtype, generator: torch.Generator
+) -> ModelWeights:
+    """Normal with deviation 1 / sqrt(inputs), so that activations keep their size through the layers
+    (products on zeros or on denormal numbers take another time); norms near 1.
+    """
+
+    def matrix(outputs: int, inputs: int) -> torch.Tensor:
+        weights = torch.empty((outputs, inputs), device=device, dtype=dtype)
+        return weights.normal_(0.0, 1.0 / math.sqrt(inputs), generator=generator)
+
+    def norm() -> torch.Tensor:
+        weights = torch.empty(config.hidden_size, device=device, dtype=dtype)
+        return weights.normal_(1.0, 0.02, generator=generator)
+
+    embedding = matrix(config.vocab_size, config.hidden_size)
+    layers = tuple(
+        LayerWeights(
+            attention_norm=norm(),
+            query_key_value=matrix(config.query_size + 2 * config.kv_size, config.hidden_size),
+            attention_out=matrix(config.hidden_size, config.query_size),
+            mlp_norm=norm(),
+            gate_up=matrix(2 * config.intermediate_size, config.hidden_size),
+            down=matrix(config.hidden_size, config.intermediate_size),
+        )
+        for _ in range(config.layers)
+    )
+    lm_head = embedding if config.tie_embeddings else matrix(config.vocab_size, config.hidden_size)
+    return ModelWeights(embedding, layers, norm(), lm_head)
+
+
+def forward(config: ModelConfig, weights: ModelWeights, cache: KVCache, step: Step) -> torch.Tensor:
+    """Logits (sequences, vocab) of each sequence's last token, in the order of `step.sample_rows`.
+
+    Writes the keys and values of the new tokens into `cache`. Nothing in it waits for the device.
+    """
+    hidden = F.embedding(step.token_ids, weights.embedding)
+    cos, signed_sin = rotation(step.positions, config.head_dim, config.rope_theta, hidden.dtype)
+    attention = plan(step, hidden.dtype)
+    rotated_heads = config.heads + config.kv_heads
+    for index, layer in enumerate(weights.layers):
+        normed = _norm(hidden, layer.attention_norm, config)
+        projected = F.linear(normed, layer.query_key_value).view(
+            hidden.shape[0], rotated_heads + config.kv_heads, config.head_dim
+        )
+        queries_keys = rotate(projected[:, :rotated_heads], cos, signed_sin)
+        keys, values = cache.layer(index)
+        keys.index_copy_(0, step.slots, queries_keys[:, config.heads :].flatten(1))
+        values.index_copy_(0, step.slots, projected[:, rotated_heads:].flatten(1))
+        attended = attend(queries_keys[:, : config.heads], keys, values, attention)
+        hidden = torch.addmm(hidden, attended.flatten(1), layer.attention_out.t())
+
+        gate, up = F.linear(_norm(hidden, layer.mlp_norm, config), layer.gate_up).chunk(2, dim=-1)
+        hidden = torch.addmm(hidden, F.silu(gate) * up, layer.down.t())
+    # Only the last row of a sequence is sampled: a chunk of 2,000 tokens costs one row of the lm_head.
+    last = hidden.index_select(0, step.sample_rows)
+    return F.linear(_norm(last, weights.final_norm, config), weights.lm_head)
+
+
+def _norm(hidden: torch.Tensor, weight: torch.Tensor, config: ModelConfig) -> torch.Tensor:
+    return F.rms_norm(hidden, (config.hidden_size,), weight, config.rms_norm_eps)

@@ -1,0 +1,1 @@
+"""Profile -> certified table: features, one estimator a file, margins, metrics, validation."""

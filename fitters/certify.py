@@ -1,0 +1,69 @@
+"""The evidence of a table, computed from a profile alone: used once by `fit` and again by `validate`."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..tables.arrays import TableArrays
+from ..tables.batch import Scene
+from ..tables.errors import CertificationError
+from ..tables.grid import scene_of
+from ..tables.schema_v1 import CertificateV1, CountsV1, TestV1
+from .margin import order_statistic
+from .metrics import block_bootstrap, counts, errors
+from .rows import Rows
+
+LAW = (
+    "the plan's law: scenes in equal shares, n, k, c, u log-uniform over the domain, one row per point, "
+    "boundary and step points included"
+)
+
+
+def certificate(arrays: TableArrays, calibrate: Rows, coverage: float, confidence: float) -> CertificateV1:
+    """What the shipped bound's exceedances in the calibration session certify.
+
+    Raises CertificationError when there are more than the order statistic allows (a bound that was changed
+    after certification, or data of another device).
+    """
+    _, bound = arrays.read(calibrate.points)
+    exceedances = int((calibrate.latency_ms > bound).sum())
+    k = order_statistic(len(calibrate), coverage, confidence)
+    allowed = -1 if k is None else len(calibrate) - k
+    if exceedances > allowed:
+        raise CertificationError(
+            f"{exceedances} of {len(calibrate)} calibration rows lie above the bound; {coverage:g} at "
+            f"{confidence:g} confidence allows {allowed if k is not None else 'none of so few'}: fit the table again"
+        )
+    return CertificateV1(
+        coverage=coverage,
+        confidence=confidence,
+        law=LAW,
+        points=calibrate.point_count,
+        rows=len(calibrate),
+        exceedances=exceedances,
+        allowed=allowed,
+        scenes=_by_scene(arrays, calibrate),
+    )
+
+
+def tested(arrays: TableArrays, test: Rows) -> TestV1:
+    """Coverage and errors on the test session, which nothing before has read."""
+    expected, bound = arrays.read(test.points)
+    low, high = block_bootstrap(test, bound)
+    names = scene_of(test.points)
+    by_scene = {s.value: names == s.value for s in test.scenes()}
+    return TestV1(
+        coverage=counts(test, bound),
+        block_low=low,
+        block_high=high,
+        unflagged=counts(test.where(~test.flagged), bound[~test.flagged]),
+        scenes=_by_scene(arrays, test),
+        errors={
+            name: errors(test.where(mask), expected[mask], bound[mask])
+            for name, mask in (by_scene | {"all": np.ones(len(test), dtype=bool)}).items()
+        },
+    )
+
+
+def _by_scene(arrays: TableArrays, rows: Rows) -> dict[Scene, CountsV1]:
+    return {scene: counts(part, arrays.read(part.points)[1]) for scene in rows.scenes() for part in [rows.scene(scene)]}

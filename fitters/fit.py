@@ -1,0 +1,163 @@
+"""Profile -> certified cost table.
+
+Fit session: models, nodes, scale. Calibrate session: margin. Test session: read once, at the end.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+
+from ..profiler.profile import Profile
+from ..tables.arrays import TableArrays, axes_document, scenes_document
+from ..tables.batch import Scene
+from ..tables.closure import close_bounds
+from ..tables.cost_table import CostTable
+from ..tables.document import sealed
+from ..tables.errors import CertificationError
+from ..tables.fixed_point import ticks_up, to_ms
+from ..tables.grid import Surface, scene_of
+from ..tables.schema_v1 import FactorsV1, FitterV1, MarginPartV1, TableV1
+from .certify import certificate, tested
+from .gap import majorant_gap
+from .knots import axes_for, ladder_for
+from .margin import Drift, NoiseMargin, centred, noise_margins, session_drift
+from .registry import estimator
+from .rows import Rows, held_out, point_medians, rows_of
+from .scale import choose_scale
+from .surfaces import SceneSurfaces, scene_surfaces
+
+MIN_FIT_POINTS = 20  # per scene: fewer leave most knots of the ladder to the model
+TICK_ALLOWANCE = 8  # folds round E up by at most 4 ticks before the multiplier: the bound is raised by more
+
+
+def fit(
+    profile: Profile,
+    *,
+    fitter: str = "scene_experts",
+    coverage: float = 0.99,
+    confidence: float = 0.95,
+    profile_sha256: str | None = None,
+) -> CostTable:
+    """A table whose bound covers `coverage` of the plan's batches with `confidence`.
+
+    profile_sha256: of the file the profile came from, to be stored in the table.
+    Raises CertificationError when the data cannot carry that: means instead of iterations, too few points,
+    a session missing. Raises UsageError for an unknown fitter.
+    """
+    if profile.meta.aggregation != "iteration":
+        raise CertificationError(
+            f"profile aggregation is {profile.meta.aggregation!r}; a P99 of iterations can only be certified from "
+            "single iterations (aggregation 'iteration'): profile again with every repeat kept"
+        )
+    fit_rows = _usable(rows_of(profile, "fit"))
+    steps = tuple(profile.meta.step_totals)
+    axes = axes_for(profile.meta.domain)
+    ladders = {scene: ladder_for(profile.meta.domain, scene, steps) for scene in fit_rows.scenes()}
+    calibrate, test = (held_out(profile, session, ladders) for session in ("calibrate", "test"))
+    drift = session_drift(rows_of(profile, "fit", role="anchor"), calibrate)
+    fit_rows = centred(fit_rows, drift)
+
+    fit_model = estimator(fitter)
+    models = fit_model(fit_rows, ladders)
+    scale, scale_losses = choose_scale(fit_model, fit_rows, ladders)
+    medians = point_medians(fit_rows)
+    surfaces = {
+        scene: scene_surfaces(axes, scene, ladders[scene], models[scene], medians.scene(scene), scale, steps)
+        for scene in ladders
+    }
+    expected = {scene: s.expected for scene, s in surfaces.items()}
+    scales = {scene: s.scale for scene, s in surfaces.items()}
+    measured = {scene: s.raw.base_measured for scene, s in surfaces.items()}
+    arrays = TableArrays(axes, ladders, expected, scales, measured)  # read E and scale as they will be read
+
+    at_expected, at_scale = arrays.read(calibrate.points)
+    scores = (calibrate.latency_ms - at_expected) / at_scale
+    margins = noise_margins(scores, scene_of(calibrate.points), coverage, confidence)
+    unclosed = _bounds(surfaces, margins, drift)
+    arrays = replace(arrays, bound=close_bounds(axes, ladders, expected, unclosed))
+
+    table = TableV1(
+        format="chunkfit.cost-table",
+        schema_version=1,
+        content_sha256="0" * 64,
+        created_by=f"chunkfit {version('chunkfit')}",
+        fingerprint=profile.meta.fingerprint,
+        aggregation=profile.meta.aggregation,
+        profile_sha256=profile_sha256,
+        domain=profile.meta.domain,
+        axes=axes_document(axes),
+        scenes=scenes_document(arrays),
+        fitter=FitterV1(
+            name=fitter.replace("-", "_"),
+            options=_options(steps, scale, scale_losses, fit_rows),
+            coefficients={scene.value: dict(model.coefficients) for scene, model in models.items()},
+        ),
+        margin=_margin_parts(margins, drift, scale),
+        factors=FactorsV1(unequal_contexts=None, several_chunks=None, session_drift=drift.factor),
+        certificate=certificate(arrays, calibrate, coverage, confidence),
+        test=tested(arrays, test),
+        gap=majorant_gap(arrays, unclosed, surfaces, test),
+    )
+    return CostTable(sealed(table), "fitted table")
+
+
+def _usable(rows: Rows) -> Rows:
+    """Fit rows of scenes that have enough points. Raises CertificationError when none has."""
+    counted = {scene: rows.scene(scene).point_count for scene in rows.scenes()}
+    kept = [scene.value for scene, points in counted.items() if points >= MIN_FIT_POINTS]
+    if not kept:
+        found = ", ".join(f"{scene.value} {points}" for scene, points in counted.items())
+        raise CertificationError(
+            f"session fit: {found} points; expected at least {MIN_FIT_POINTS} in a scene: "
+            "profile more points (a larger time budget)"
+        )
+    return rows.where(np.isin(scene_of(rows.points), kept))
+
+
+def _bounds(surfaces: dict[Scene, SceneSurfaces], margins: list[NoiseMargin], drift: Drift) -> dict[Scene, Surface]:
+    """(E + multiplier * scale) * drift at every node, rounded up, before closure."""
+    factor = drift.factor or 1.0
+    multiplier = {scene: margin.multiplier for margin in margins for scene in margin.scenes}
+    # A scene without calibration rows takes the largest multiplier seen.
+    largest = max(multiplier.values())
+    bounds = {}
+    for scene, surface in surfaces.items():
+        m = multiplier.get(scene, largest)
+        ladder = ticks_up((to_ms(surface.expected.ladder) + m * to_ms(surface.scale.ladder)) * factor)
+        base = ticks_up((to_ms(surface.expected.base) + m * to_ms(surface.scale.base)) * factor)
+        bounds[scene] = Surface(np.maximum(ladder, 0) + TICK_ALLOWANCE, np.maximum(base, 0))
+    return bounds
+
+
+def _options(steps: tuple[int, ...], scale: str, losses: dict[str, float], rows: Rows) -> dict[str, Any]:
+    return {
+        "step_totals": list(steps),
+        "scale": scale,
+        "scale_pinball_99_percent": losses,
+        "fit_rows": len(rows),
+        "fit_points": rows.point_count,
+    }
+
+
+def _margin_parts(margins: list[NoiseMargin], drift: Drift, scale: str) -> list[MarginPartV1]:
+    noise = [
+        MarginPartV1(
+            name="noise",
+            scene=scene,
+            factor=margin.multiplier,
+            detail=f"order statistic {margin.points - margin.allowed} of {margin.points} scores (T - E) / scale, "
+            f"scale {scale}, pooled over {', '.join(s.value for s in margin.scenes)}",
+        )
+        for margin in margins
+        for scene in margin.scenes
+    ]
+    return [
+        *noise,
+        MarginPartV1(name="session_drift", scene=None, factor=drift.factor, detail=drift.detail),
+        MarginPartV1(name="unequal_contexts", scene=None, factor=None, detail="not measured"),
+        MarginPartV1(name="several_chunks", scene=None, factor=None, detail="not measured"),
+    ]

@@ -1,0 +1,58 @@
+"""What monotonicity costs: the closed bound beside the bound before closure.
+
+"No falling step" says nothing about a table that was closed by a running maximum; the gap does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from ..tables.arrays import TableArrays
+from ..tables.batch import Scene
+from ..tables.closure import read_surface
+from ..tables.fixed_point import to_ms
+from ..tables.grid import Surface, scene_of
+from ..tables.schema_v1 import GapV1
+from .rows import Rows
+from .surfaces import SceneSurfaces, node_points
+
+
+def majorant_gap(
+    arrays: TableArrays, unclosed: Mapping[Scene, Surface], surfaces: Mapping[Scene, SceneSurfaces], test: Rows
+) -> GapV1:
+    """Gap over the test rows and over measured nodes, and the share of measured neighbours that fell."""
+    names = scene_of(test.points)
+    ratio = np.ones(len(test))
+    worst, where = 0.0, None
+    pairs = falls = 0
+    for scene in test.scenes():
+        ladder, points = arrays.ladders[scene], test.points[names == scene.value]
+        closed = to_ms(read_surface(arrays.axes, scene, ladder, arrays.bound[scene], points))
+        raw = to_ms(read_surface(arrays.axes, scene, ladder, unclosed[scene], points))
+        ratio[names == scene.value] = closed / raw
+        nodes = node_points(arrays.axes, scene)[arrays.measured[scene].ravel()]
+        if len(nodes):
+            over = to_ms(read_surface(arrays.axes, scene, ladder, arrays.bound[scene], nodes)) / to_ms(
+                read_surface(arrays.axes, scene, ladder, unclosed[scene], nodes)
+            )
+            if over.max() - 1 > worst:
+                worst = float(over.max() - 1)
+                where = dict(zip(("n", "k", "c", "u"), nodes[int(over.argmax())].tolist(), strict=True))
+        raw_nodes = surfaces[scene].raw
+        for values, measured in (
+            (raw_nodes.ladder, raw_nodes.ladder_measured),
+            (raw_nodes.base, raw_nodes.base_measured),
+        ):
+            for axis in range(values.ndim):
+                both = np.logical_and(np.delete(measured, -1, axis=axis), np.delete(measured, 0, axis=axis))
+                pairs += int(both.sum())
+                falls += int((both & (np.diff(values, axis=axis) < 0)).sum())
+    return GapV1(
+        mean_percent=float(100 * (ratio - 1).mean()),
+        p99_percent=float(100 * np.quantile(ratio - 1, 0.99)),
+        max_node_percent=100 * worst,
+        where=where,
+        inversions=falls / pairs if pairs else None,
+    )

@@ -1,0 +1,64 @@
+"""How far a table is from measured rows: errors in percent, counts with exact intervals."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import beta
+
+from ..tables.schema_v1 import CountsV1, ErrorsV1
+from .rows import Rows
+
+BOOTSTRAP_DRAWS = 1000
+
+
+def clopper_pearson(covered: int, rows: int, confidence: float = 0.95) -> tuple[float, float]:
+    """Exact two-sided interval of a binomial share (Clopper & Pearson 1934); (0, 1) without rows."""
+    tail = (1 - confidence) / 2
+    low = float(beta.ppf(tail, covered, rows - covered + 1)) if covered > 0 else 0.0
+    high = float(beta.ppf(1 - tail, covered + 1, rows - covered)) if covered < rows else 1.0
+    return low, high
+
+
+def counts(rows: Rows, bound_ms: NDArray[np.float64]) -> CountsV1:
+    """Rows with T <= U."""
+    total, covered = len(rows), int((rows.latency_ms <= bound_ms).sum())
+    if not total:
+        return CountsV1(points=0, rows=0, covered=0, coverage=None, low=None, high=None)
+    low, high = clopper_pearson(covered, total)
+    return CountsV1(points=rows.point_count, rows=total, covered=covered, coverage=covered / total, low=low, high=high)
+
+
+def block_bootstrap(rows: Rows, bound_ms: NDArray[np.float64]) -> tuple[float, float]:
+    """2.5% and 97.5% points of the coverage when whole points are drawn again (rows of a point go together)."""
+    _, inverse = np.unique(rows.point_id, return_inverse=True)
+    size = np.bincount(inverse)
+    hit = np.bincount(inverse, weights=rows.latency_ms <= bound_ms)
+    draws = np.random.default_rng(0).integers(0, len(size), size=(BOOTSTRAP_DRAWS, len(size)))
+    shares = hit[draws].sum(axis=1) / size[draws].sum(axis=1)
+    low, high = np.quantile(shares, [0.025, 0.975])
+    return float(low), float(high)
+
+
+def pinball(error: NDArray[np.float64], quantile: float) -> float:
+    """Mean pinball loss of errors y - prediction."""
+    return float(np.mean(np.maximum(quantile * error, (quantile - 1) * error)))
+
+
+def errors(rows: Rows, expected_ms: NDArray[np.float64], bound_ms: NDArray[np.float64]) -> ErrorsV1:
+    """Of single rows (iterations), in percent of the measured time."""
+    t = rows.latency_ms
+    relative = (t - expected_ms) / t
+    absolute = np.abs(relative)
+    return ErrorsV1(
+        rows=len(rows),
+        mape_percent=float(100 * absolute.mean()),
+        median_percent=float(100 * np.median(absolute)),
+        p90_percent=float(100 * np.quantile(absolute, 0.9)),
+        p99_percent=float(100 * np.quantile(absolute, 0.99)),
+        worst_under_percent=float(100 * relative.max()),
+        worst_under_ms=float((t - expected_ms).max()),
+        mean_bound_ratio=float((bound_ms / t).mean()),
+        pinball_50=100 * pinball(relative, 0.5),
+        pinball_99=100 * pinball((t - bound_ms) / t, 0.99),
+    )

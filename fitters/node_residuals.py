@@ -1,0 +1,170 @@
+"""Node-residual correction: the table follows the data where there is data and the model where there is none.
+
+The estimator gives values at the nodes. What the data says beyond them, y / E - 1 at each fit point, goes to
+the nodes by weighted least squares through the table's own interpolation weights, so that what is corrected
+is what will be read. Unknown is one relative correction per ladder knot and per base node, of the whole time
+there; penalised are differences between neighbouring nodes (smoothness) and the correction itself (so it
+vanishes away from data). Both sides of a step are not neighbours. The strength of the penalty is chosen by
+cross-validation over points.
+
+Huber weights keep a stalled iteration from pulling its node. The penalty is a Gaussian Markov random field
+prior (Rue & Held 2005, ch. 3) whose precision is `strength` times a first-difference matrix.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.sparse.linalg import splu
+
+from ..tables.batch import Scene
+from ..tables.grid import SCENE_AXES, Axes, Ladder, Points, batch_totals, corners, locate_all
+from ..tables.lookup import WEIGHT_ONE
+from .rows import Rows
+
+STRENGTHS = (0.3, 3.0, 30.0, 300.0)
+FOLDS = 4
+# A ladder is one-dimensional and every row of the scene reads it: its knots need far less smoothing.
+LADDER_SHARE = 0.1
+SHRINK = 0.02  # of the strength: pull of a correction towards 0
+HUBER = 2.0  # robust standard deviations at which a residual starts to lose weight
+REWEIGHTS = 2
+MEASURED_WEIGHT = 0.5  # interpolation weight of fit points around a node that makes it "measured"
+
+Matrix = Any  # a scipy.sparse matrix; SciPy ships no types
+
+
+@dataclass(frozen=True, slots=True)
+class Nodes:
+    """Values in ms before closure: ladder (knots,), base (axes.shape(scene)); what data stands around each."""
+
+    ladder: NDArray[np.float64]
+    base: NDArray[np.float64]
+    ladder_measured: NDArray[np.bool_]
+    base_measured: NDArray[np.bool_]
+
+
+def base_weights(axes: Axes, scene: Scene, points: Points) -> Matrix:
+    """Sparse (points, nodes): the weight of every base node in each point's value; rows sum to 1."""
+    lower, upper, weights = corners(axes, scene, points)
+    shape = axes.shape(scene)
+    rows, columns, values = [], [], []
+    for bits in np.ndindex(*(2,) * len(shape)):
+        index = tuple(upper[a] if bit else lower[a] for a, bit in enumerate(bits))
+        weight = np.ones(len(points))
+        for a, bit in enumerate(bits):
+            weight = weight * (weights[a] if bit else WEIGHT_ONE - weights[a]) / WEIGHT_ONE
+        rows.append(np.arange(len(points)))
+        columns.append(np.ravel_multi_index(index, shape))
+        values.append(weight)
+    entries = (np.concatenate(values), (np.concatenate(rows), np.concatenate(columns)))
+    return sparse.csr_matrix(entries, shape=(len(points), int(np.prod(shape))))
+
+
+def ladder_weights(ladder: Ladder, points: Points) -> Matrix:
+    """Sparse (points, ladder knots): the weight of every ladder knot in each point's value."""
+    index, weight = locate_all(ladder.batch_tokens, batch_totals(points))
+    rows = np.arange(len(points))
+    last = len(ladder.batch_tokens) - 1
+    entries = (
+        np.concatenate([(WEIGHT_ONE - weight) / WEIGHT_ONE, weight / WEIGHT_ONE]),
+        (np.concatenate([rows, rows]), np.concatenate([index, np.minimum(index + 1, last)])),
+    )
+    return sparse.csr_matrix(entries, shape=(len(points), last + 1))
+
+
+def corrected(
+    axes: Axes,
+    scene: Scene,
+    ladder: Ladder,
+    ladder_ms: NDArray[np.float64],
+    base_ms: NDArray[np.float64],
+    node_ladder_ms: NDArray[np.float64],
+    rows: Rows,
+    step_totals: Sequence[int],
+) -> Nodes:
+    """Nodes that follow `rows` (one median per point), given the model's values at the nodes.
+
+    ladder_ms: (knots,); base_ms: (nodes,), flat; node_ladder_ms: (nodes,), the ladder's share at each base
+    node, so that a base correction is relative to the whole time there.
+    """
+    to_base, to_ladder = base_weights(axes, scene, rows.points), ladder_weights(ladder, rows.points)
+    model = to_ladder @ ladder_ms + to_base @ base_ms
+    design = sparse.hstack(
+        [
+            to_ladder.multiply(ladder_ms[None, :]).multiply(1 / model[:, None]),
+            to_base.multiply((node_ladder_ms + base_ms)[None, :]).multiply(1 / model[:, None]),
+        ]
+    ).tocsr()
+    residual = rows.latency_ms / model - 1
+    smooth = _smoothness(axes, scene, ladder, step_totals)
+    strength = _choose_strength(design, residual, smooth)
+    correction = _solve(design, residual, smooth, strength)
+    knots = len(ladder_ms)
+    return Nodes(
+        ladder_ms * (1 + correction[:knots]),
+        (base_ms + (node_ladder_ms + base_ms) * correction[knots:]).reshape(axes.shape(scene)),
+        np.asarray(to_ladder.sum(axis=0)).ravel() >= MEASURED_WEIGHT,
+        (np.asarray(to_base.sum(axis=0)).ravel() >= MEASURED_WEIGHT).reshape(axes.shape(scene)),
+    )
+
+
+def _choose_strength(design: Matrix, residual: NDArray[np.float64], smooth: Matrix) -> float:
+    """The penalty with the smallest median absolute held-out residual; folds are over points."""
+    fold = np.arange(len(residual)) % FOLDS  # points come in random order
+    best, best_error = STRENGTHS[-1], np.inf
+    for strength in reversed(STRENGTHS):
+        held = np.concatenate(
+            [
+                residual[fold == f]
+                - design[fold == f] @ _solve(design[fold != f], residual[fold != f], smooth, strength)
+                for f in range(FOLDS)
+            ]
+        )
+        error = float(np.mean(np.minimum(np.abs(held), 4 * np.median(np.abs(held)))))
+        if error < best_error * 0.99:  # ties go to the smoother
+            best, best_error = strength, error
+    return best
+
+
+def _solve(design: Matrix, residual: NDArray[np.float64], smooth: Matrix, strength: float) -> NDArray[np.float64]:
+    weight = np.ones(len(residual))
+    solution = np.zeros(design.shape[1])
+    for _ in range(1 + REWEIGHTS):
+        weighted = design.multiply(weight[:, None]).tocsr()
+        normal = (design.T @ weighted + strength * smooth).tocsc()
+        solution = splu(normal, permc_spec="MMD_AT_PLUS_A", options={"SymmetricMode": True}).solve(
+            weighted.T @ residual
+        )
+        off = np.abs(residual - design @ solution)
+        spread = 1.4826 * np.median(off) + 1e-12
+        weight = np.minimum(1.0, HUBER * spread / np.maximum(off, 1e-12))
+    return np.asarray(solution)
+
+
+def _smoothness(axes: Axes, scene: Scene, ladder: Ladder, step_totals: Sequence[int]) -> Matrix:
+    """Precision of the prior: squared first differences along every axis, plus the pull to 0."""
+    shape = tuple(len(axes.knots(name)) for name in SCENE_AXES[scene])
+    base = sum(
+        (_along(axis, shape, np.ones(shape[axis] - 1)) for axis in range(len(shape))),
+        sparse.csr_matrix((int(np.prod(shape)),) * 2),
+    )
+    totals = ladder.batch_tokens
+    linked = np.asarray([1.0 if high not in set(step_totals) else 0.0 for high in totals[1:]])
+    ladder_part = LADDER_SHARE * _along(0, (len(totals),), linked)
+    whole = sparse.block_diag([ladder_part, base])
+    return (whole + SHRINK * sparse.identity(whole.shape[0])).tocsr()
+
+
+def _along(axis: int, shape: tuple[int, ...], linked: NDArray[np.float64]) -> Matrix:
+    """Sum of squared first differences along one axis of a grid, as a matrix."""
+    size = shape[axis]
+    difference = sparse.diags_array([-linked, linked], offsets=[0, 1], shape=(max(size - 1, 0), size))
+    before = sparse.identity(int(np.prod(shape[:axis])))
+    after = sparse.identity(int(np.prod(shape[axis + 1 :])))
+    return sparse.kron(sparse.kron(before, difference.T @ difference), after).tocsr()

@@ -1,0 +1,84 @@
+"""Profile rows as the fitters read them."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..profiler.profile import Profile
+from ..tables.batch import SCENES, Scene
+from ..tables.errors import CertificationError
+from ..tables.grid import Points, scene_of
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """points: (rows, 4) int64 n, k, c, u. latency_ms, point_id, flagged: (rows,)."""
+
+    points: Points
+    latency_ms: NDArray[np.float64]
+    point_id: NDArray[np.int64]
+    flagged: NDArray[np.bool_]
+
+    def __len__(self) -> int:
+        return len(self.latency_ms)
+
+    def where(self, mask: NDArray[np.bool_] | NDArray[np.int64]) -> Rows:
+        return Rows(self.points[mask], self.latency_ms[mask], self.point_id[mask], self.flagged[mask])
+
+    def scene(self, scene: Scene) -> Rows:
+        return self.where(scene_of(self.points) == scene.value)
+
+    def scenes(self) -> list[Scene]:
+        """Scenes that have rows, in the usual order."""
+        present = set(np.unique(scene_of(self.points)).tolist()) if len(self) else set()
+        return [scene for scene in SCENES if scene.value in present]
+
+    @property
+    def point_count(self) -> int:
+        return len(np.unique(self.point_id))
+
+
+def rows_of(profile: Profile, session: str, role: str = "point") -> Rows:
+    """Rows of one session. Raises CertificationError when it has none."""
+    part = profile.select(session=session, role=role).columns
+    if role == "point" and not len(part["latency_ms"]):
+        raise CertificationError(
+            f"profile has no rows of session {session!r}; expected fit, calibrate and test sessions: "
+            "run `chunkfit profile` to its end (or --resume it)"
+        )
+    points = np.column_stack(
+        [part["decodes"], part["context_tokens"], part["chunk_tokens"], part["prefix_tokens"]]
+    ).astype(np.int64)
+    return Rows(points, part["latency_ms"], part["point_id"], part["flagged"])
+
+
+def held_out(profile: Profile, session: str, scenes: Container[Scene]) -> Rows:
+    """One row per point of the calibrate or test session, of the fitted scenes.
+
+    Raises CertificationError when there is none.
+    """
+    rows = rows_of(profile, session)
+    kept = rows.where(np.isin(scene_of(rows.points), [scene.value for scene in SCENES if scene in scenes]))
+    if not len(kept):
+        raise CertificationError(f"session {session} has no rows of the scenes that were fitted; profile them too")
+    # The plan times a point once here; should a profile hold more, the first one counts: rows of one point
+    # are not independent.
+    _, first = np.unique(kept.point_id, return_index=True)
+    return kept.where(np.sort(first))
+
+
+def point_medians(rows: Rows) -> Rows:
+    """One row per point: the median over its repeats; flagged when any repeat is."""
+    ids, first, inverse = np.unique(rows.point_id, return_index=True, return_inverse=True)
+    order = np.lexsort((rows.latency_ms, inverse))
+    starts = np.searchsorted(inverse[order], np.arange(len(ids)))
+    counts = np.bincount(inverse)
+    sorted_ms = rows.latency_ms[order]
+    low = sorted_ms[starts + (counts - 1) // 2]
+    high = sorted_ms[starts + counts // 2]
+    flagged = np.bincount(inverse, weights=rows.flagged) > 0
+    return Rows(rows.points[first], (low + high) / 2, ids, flagged)

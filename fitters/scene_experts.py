@@ -1,0 +1,138 @@
+"""`scene_experts`: per scene a non-negative model of the seven features and of n + c; thin scenes share one.
+
+SlidingServe section 3.2 with three changes. Coefficients are >= 0, so that every expert is non-decreasing
+as the batch gains work, by construction. Next to the seven features stands a non-decreasing ladder of n + c,
+free at the table's ladder knots: seven features cannot bend from streaming weights to arithmetic nor step,
+and without the ladder the bend goes into c^2 (on a known truth the P90 error of prefill was 25%). And next to
+the median there is a 0.99 tail.
+
+Median: non-negative least squares of the relative error with Huber weights, the ladder's curvature lightly
+penalised. Tail: quantile regression (quantile_lp.py) on the median's ladder as one column, and the features.
+Relative error throughout: 1% of a long iteration must not outweigh 50% of a short one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import nnls
+
+from ..tables.batch import Scene
+from ..tables.grid import Ladder, Points, batch_totals
+from .estimator import Millis, SceneModel
+from .features import FEATURES, features
+from .quantile_lp import fit_quantile
+from .rows import Rows
+
+MIN_SCENE_ROWS = 60  # below, a scene's 0.99 quantile would rest on less than one row: the global expert serves
+TAIL = 0.99
+REWEIGHTS = 4
+HUBER = 2.0  # robust standard deviations at which a row starts to lose weight
+# Penalty on the change of the ladder's relative rise from knot to knot, in rows: a bend costs less than the
+# rows around it gain, noise of single knots costs more.
+CURVATURE = 1.0
+DENSE = 16  # up to here the ladder has a knot at every total anyway
+N, C = FEATURES.index("decodes"), FEATURES.index("chunk_tokens")
+
+
+@dataclass(frozen=True, slots=True)
+class Expert:
+    """ladder(n + c) + weights . features, all non-decreasing; the slope that decodes and chunk tokens share
+    is read as the ladder's."""
+
+    scene: Scene
+    knots: NDArray[np.float64]  # totals n + c
+    knot_ms: NDArray[np.float64]
+    weights: NDArray[np.float64]  # (7,) ms per unit
+
+    @property
+    def token_ms(self) -> float:
+        """What one more row of every matrix product costs at least, beyond the ladder's own rise."""
+        n, c = float(self.weights[N]), float(self.weights[C])
+        return {Scene.DECODE: n, Scene.PREFILL: c, Scene.MIXED: min(n, c)}[self.scene]
+
+    def ladder_ms(self, batch_tokens: NDArray[np.int64]) -> Millis:
+        ms: Millis = np.interp(batch_tokens, self.knots, self.knot_ms) + self.token_ms * batch_tokens
+        return ms
+
+    def base_ms(self, points: Points) -> Millis:
+        return np.maximum(features(points) @ self.weights - self.token_ms * batch_totals(points), 0.0)
+
+
+def scene_experts(rows: Rows, ladders: Mapping[Scene, Ladder]) -> dict[Scene, SceneModel]:
+    """One model per scene of `ladders`; scenes with few rows get the model of all rows."""
+    models = {}
+    for scene, ladder in ladders.items():
+        own = rows.scene(scene)
+        base = own if len(own) >= MIN_SCENE_ROWS else rows
+        expected = _median(base, scene, ladder)
+        tail = _tail(base, expected)
+        models[scene] = SceneModel(expected, tail, _named(expected) | _named(tail, "tail_"))
+    return models
+
+
+def _median(rows: Rows, scene: Scene, ladder: Ladder) -> Expert:
+    knots = np.asarray(ladder.batch_tokens, dtype=np.float64)
+    totals = np.clip(batch_totals(rows.points).astype(np.float64), knots[0], knots[-1])
+    # Column 0 is the ladder's first value, column j its rise from knot j - 1 to knot j.
+    rises = np.clip((totals[:, None] - knots[:-1]) / np.diff(knots), 0.0, 1.0)
+    columns = np.column_stack([np.ones(len(rows)), rises, features(rows.points)])
+    relative = columns / rows.latency_ms[:, None]
+    scale = np.abs(relative).max(axis=0, initial=0.0)
+    scale[scale == 0] = 1.0
+    penalty = _curvature(knots, totals, rows.latency_ms, columns.shape[1]) / scale
+    weight = np.ones(len(rows))
+    coefficients = np.zeros(columns.shape[1])
+    for _ in range(1 + REWEIGHTS):
+        root = np.sqrt(weight)
+        left = np.vstack([relative / scale * root[:, None], penalty])
+        right = np.concatenate([root, np.zeros(len(penalty))])
+        coefficients, _ = nnls(left, right, maxiter=30 * left.shape[1])
+        off = np.abs(1.0 - relative @ (coefficients / scale))
+        spread = 1.4826 * float(np.median(off)) + 1e-12
+        weight = np.minimum(1.0, HUBER * spread / np.maximum(off, 1e-12))
+    coefficients = coefficients / scale
+    knot_ms = np.cumsum(coefficients[: len(knots)])
+    return Expert(scene, knots, knot_ms, coefficients[len(knots) :])
+
+
+def _curvature(
+    knots: NDArray[np.float64], totals: NDArray[np.float64], latency_ms: NDArray[np.float64], width: int
+) -> NDArray[np.float64]:
+    """Rows of the penalty: how the ladder's rise per relative step of n + c changes from knot to knot,
+    relative to the time there. Neighbours one token apart are exempt past DENSE: they are sides of a step."""
+    order = np.argsort(totals)
+    # What the ladder alone costs at a total is at most the least time seen from there on.
+    least = np.minimum.accumulate(latency_ms[order][::-1])[::-1]
+    level = np.interp(knots, totals[order], least)
+    step = np.log(knots[1:] / knots[:-1])
+    penalty = []
+    for j in range(len(knots) - 2):
+        if knots[j] > DENSE and min(knots[j + 1] - knots[j], knots[j + 2] - knots[j + 1]) <= 1:
+            continue
+        row = np.zeros(width)
+        row[1 + j], row[2 + j] = -1 / step[j], 1 / step[j + 1]
+        penalty.append(CURVATURE**0.5 * min(step[j], step[j + 1]) / level[j + 1] * row)
+    return np.asarray(penalty).reshape(-1, width)
+
+
+def _tail(rows: Rows, median: Expert) -> Expert:
+    ladder = np.interp(batch_totals(rows.points), median.knots, median.knot_ms)
+    columns = np.column_stack([np.ones(len(rows)), ladder, features(rows.points)])
+    # Within one scene some features are equal (x7 = x6; x5 = x3 without prefixes): only the first of equals
+    # is kept, so that coefficients are reproducible.
+    _, first = np.unique(columns, axis=1, return_index=True)
+    kept = np.isin(np.arange(columns.shape[1]), first)
+    relative = np.where(kept, columns, 0.0) / rows.latency_ms[:, None]
+    coefficients = fit_quantile(relative, np.ones(len(rows)), TAIL)
+    knot_ms = coefficients[0] + coefficients[1] * median.knot_ms
+    return Expert(median.scene, median.knots, knot_ms, coefficients[2:])
+
+
+def _named(expert: Expert, prefix: str = "") -> dict[str, float]:
+    """Coefficients to show: the seven features, and the ladder's ends (its knots are in the table)."""
+    ends = {f"{prefix}ladder_first": float(expert.knot_ms[0]), f"{prefix}ladder_last": float(expert.knot_ms[-1])}
+    return ends | {f"{prefix}{name}": float(w) for name, w in zip(FEATURES, expert.weights, strict=True)}

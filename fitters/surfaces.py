@@ -1,0 +1,72 @@
+"""An estimator's models and the data's residuals as the table's surfaces, in ticks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..tables.batch import Scene
+from ..tables.closure import close_expected
+from ..tables.fixed_point import nearest_ticks, ticks_up
+from ..tables.grid import POINT_COLUMN, SCENE_AXES, Axes, Ladder, Points, Surface
+from .estimator import SceneModel
+from .node_residuals import Nodes, corrected
+from .rows import Rows
+from .scale import scale_of
+
+SMALLEST_MS = 1e-3  # a ladder is a time: it never reaches 0
+
+
+@dataclass(frozen=True, slots=True)
+class SceneSurfaces:
+    """expected: closed. scale: what one unit of the margin's multiplier adds. raw: nodes before closure."""
+
+    expected: Surface
+    scale: Surface
+    raw: Nodes
+
+
+def node_points(axes: Axes, scene: Scene) -> Points:
+    """Coordinates (n, k, c, u) of every base node, in C order; a coordinate the scene lacks is 0."""
+    names = SCENE_AXES[scene]
+    grids = np.meshgrid(*(axes.knots(name) for name in names), indexing="ij")
+    points = np.zeros((grids[0].size, 4), dtype=np.int64)
+    for name, grid in zip(names, grids, strict=True):
+        points[:, POINT_COLUMN[name]] = grid.ravel()
+    return points
+
+
+def scene_surfaces(
+    axes: Axes, scene: Scene, ladder: Ladder, model: SceneModel, medians: Rows, scale: str, step_totals: Sequence[int]
+) -> SceneSurfaces:
+    """Surfaces of one scene from its model and the point medians of its fit rows."""
+    points = node_points(axes, scene)
+    totals = np.asarray(ladder.batch_tokens, dtype=np.int64)
+    shape = axes.shape(scene)
+    ladder_ms, base_ms = _parts(model.expected.ladder_ms(totals), model.expected.base_ms(points))
+    tail_ladder, tail_base = _parts(model.tail.ladder_ms(totals), model.tail.base_ms(points))
+    node_ladder = np.interp(points[:, 0] + points[:, 2], totals, ladder_ms)
+    nodes = corrected(axes, scene, ladder, ladder_ms, base_ms, node_ladder, medians, step_totals)
+    # Base is an increment on top of the ladder: the offset makes its closure relative to the sum.
+    offset = float(np.median(ladder_ms))
+    closed_ladder = np.maximum(close_expected(nodes.ladder, nodes.ladder_measured), SMALLEST_MS)
+    closed_base = close_expected(nodes.base, nodes.base_measured, offset)
+    return SceneSurfaces(
+        Surface(nearest_ticks(closed_ladder), nearest_ticks(closed_base)),
+        Surface(
+            ticks_up(scale_of(scale, closed_ladder, ladder_ms, tail_ladder)),
+            ticks_up(scale_of(scale, closed_base, base_ms.reshape(shape), tail_base.reshape(shape))),
+        ),
+        nodes,
+    )
+
+
+def _parts(
+    ladder_ms: NDArray[np.float64], base_ms: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Ladder and base share a constant: the base is 0 at its lowest corner."""
+    lowest = float(base_ms[0])
+    return np.maximum(ladder_ms + lowest, SMALLEST_MS), base_ms - lowest

@@ -1,0 +1,71 @@
+"""The correction follows data where there is data and leaves the model alone where there is none."""
+
+import numpy as np
+import pytest
+
+from chunkfit.fitters.node_residuals import base_weights, corrected, ladder_weights
+from chunkfit.fitters.rows import Rows
+from chunkfit.fitters.surfaces import node_points
+from chunkfit.tables.batch import Scene
+from chunkfit.tables.fixed_point import nearest_ticks, to_ms
+from chunkfit.tables.grid import Axes, Ladder, read_base
+
+AXES = Axes((1, 4, 16), (16, 256, 2048), (0, 64, 512), (1, 8, 64, 256))
+
+
+def random_points(rng, count, limits=(16, 2048, 256, 512)):
+    return np.column_stack([rng.integers(1, limit + 1, count) for limit in limits])
+
+
+def test_weights_are_those_the_table_reads_with():
+    rng = np.random.default_rng(0)
+    points = random_points(rng, 300)
+    base = rng.uniform(0, 50, AXES.shape(Scene.MIXED))
+    read = to_ms(read_base(nearest_ticks(base), AXES, Scene.MIXED, points))
+    weights = base_weights(AXES, Scene.MIXED, points)
+    assert np.allclose(weights @ base.ravel(), read, atol=0.001)
+    assert np.allclose(weights.sum(axis=1), 1)
+    ladder = Ladder((1, 10, 128, 129, 300))
+    values = np.array([1.0, 2, 3, 30, 31])
+    dense = to_ms(ladder.dense(nearest_ticks(values), 300))
+    totals = points[:, 0] + points[:, 2]
+    assert np.allclose(ladder_weights(ladder, points) @ values, dense[np.minimum(totals, 300)], atol=0.02)
+
+
+def fitted(limits, surprise):
+    """Corrected nodes of a flat 10 ms model where the truth is `surprise(points)` times the model."""
+    rng = np.random.default_rng(1)
+    points = random_points(rng, 1500, limits)
+    points[:, 1] = np.maximum(points[:, 1], 16)
+    latency = 10.0 * surprise(points) * np.exp(0.01 * rng.standard_normal(1500))
+    latency[::50] *= 5  # stalls
+    rows = Rows(points, latency, np.arange(1500), np.zeros(1500, dtype=bool))
+    ladder = Ladder((2, 8, 32, 128, 129, 272))
+    nodes = node_points(AXES, Scene.MIXED)
+    result = corrected(
+        AXES, Scene.MIXED, ladder, np.full(6, 10.0), np.zeros(len(nodes)), np.full(len(nodes), 10.0), rows, (129,)
+    )
+    read = (
+        ladder_weights(ladder, points) @ result.ladder + base_weights(AXES, Scene.MIXED, points) @ result.base.ravel()
+    )
+    return result, np.delete(read / (10.0 * surprise(points)), np.s_[::50])
+
+
+def test_a_step_the_model_lacks_is_found_from_the_data():
+    _, ratio = fitted((16, 2048, 256, 512), lambda p: np.where(p[:, 0] + p[:, 2] >= 129, 1.2, 1.0))
+    assert np.quantile(np.abs(ratio - 1), 0.9) < 0.01
+
+
+def test_nodes_far_from_data_keep_the_model():
+    """Data below u = 64 only, 10% above the model: the far prefix nodes are not measured and hardly move."""
+    result, ratio = fitted((16, 2048, 256, 60), lambda p: np.full(len(p), 1.1))
+    assert np.median(np.abs(ratio - 1)) < 0.005
+    assert not result.base_measured[:, :, 2, :].any()
+    near = np.abs(result.base[:, :, :2, :]).max()
+    assert np.abs(result.base[:, :, 2, :]).max() <= near + 1e-9
+
+
+def test_stalls_do_not_pull_the_nodes():
+    _, ratio = fitted((16, 2048, 256, 512), lambda p: np.ones(len(p)))
+    assert np.abs(ratio - 1).max() < 0.03
+    assert ratio.mean() == pytest.approx(1.0, abs=0.003)

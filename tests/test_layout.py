@@ -1,0 +1,103 @@
+"""Imports point one way, packages are listed, the core stays light, files stay small."""
+
+import ast
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import chunkfit
+
+ROOT = Path(chunkfit.__file__).parent
+FOLDERS = ("tables", "engine", "profiler", "fitters", "cli")
+# What each folder may import of ours: itself and those before it.
+ALLOWED = {folder: set(FOLDERS[: i + 1]) for i, folder in enumerate(FOLDERS)}
+HEAVY = ("torch", "pandas", "matplotlib", "scipy", "statsmodels", "lightgbm", "numba", "pyarrow", "sklearn")
+
+
+def sources(folder):
+    return sorted((ROOT / folder).rglob("*.py"))
+
+
+def imported_folders(path):
+    """Top-level folders of ours that a file imports, however deep it sits."""
+    depth = len(path.relative_to(ROOT).parts) - 1
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom):
+            if node.level == depth + 1:
+                yield from [node.module.split(".")[0]] if node.module else [alias.name for alias in node.names]
+            elif node.level == 0 and node.module and node.module.split(".")[0] == "chunkfit":
+                yield "absolute import of chunkfit"
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_imports_point_one_way(folder):
+    for path in sources(folder):
+        wrong = set(imported_folders(path)) - ALLOWED[folder]
+        assert not wrong, f"{path.relative_to(ROOT)} imports {wrong}"
+
+
+def test_every_folder_is_packaged():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    listed = set(project["tool"]["setuptools"]["packages"])
+    found = {".".join(("chunkfit", *path.parent.relative_to(ROOT).parts)) for f in FOLDERS for path in sources(f)} | {
+        "chunkfit"
+    }
+    assert listed == found
+
+
+def test_modules_hold_one_idea():
+    long = {
+        str(path.relative_to(ROOT)): lines
+        for folder in FOLDERS
+        for path in sources(folder)
+        if (lines := len(path.read_text().splitlines())) > 300
+    }
+    assert not long
+
+
+def run_fresh(code):
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def test_loading_a_table_imports_nothing_heavy():
+    golden = ROOT / "tests" / "tables" / "golden" / "table-v1.json"
+    code = (
+        "import sys, chunkfit\n"
+        f"table = chunkfit.load({str(golden)!r})\n"
+        "table.largest_chunk(4, 100, 0, 25.0)\n"
+        f"print([name for name in {HEAVY!r} if name in sys.modules])"
+    )
+    assert run_fresh(code) == "[]"
+
+
+def test_help_imports_nothing_heavy():
+    code = (
+        "import sys\nfrom chunkfit.cli.main import app\n"
+        f"print([name for name in {(*HEAVY, 'numpy', 'pydantic')!r} if name in sys.modules])"
+    )
+    assert run_fresh(code) == "[]"
+
+
+def test_public_names_are_pinned():
+    assert chunkfit.__all__ == sorted(chunkfit.__all__)
+    assert all(getattr(chunkfit, name) is not None for name in chunkfit.__all__)
+    assert set(chunkfit.__all__) == {
+        "Batch",
+        "Chunk",
+        "ChunkfitError",
+        "CostTable",
+        "Domain",
+        "Fingerprint",
+        "OutOfDomainError",
+        "Profile",
+        "Scene",
+        "fit",
+        "load",
+        "profile",
+    }
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        chunkfit.nothing  # noqa: B018 - reading the name is the test
