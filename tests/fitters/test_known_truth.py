@@ -12,9 +12,9 @@ import pytest
 from chunkfit import CostTable
 from chunkfit.fitters.fit import fit
 from chunkfit.profiler.devices import truth
-from chunkfit.profiler.synthetic_profile import synthetic_profile
 from chunkfit.profiler.law import draw
 from chunkfit.profiler.profile import Profile
+from chunkfit.profiler.synthetic_profile import synthetic_profile
 from chunkfit.tables.grid import scene_of
 
 STEP = 129
