@@ -1,0 +1,98 @@
+"""Measured points to a profile."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..tables.fingerprint import Fingerprint
+from .columns import Columns
+from .meta import ProfileMeta, SessionMeta, SkippedPoint
+from .plan import SESSIONS, PlanPoint, Session, SweepPlan
+from .profile import Profile
+from .sentinel import judge
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One point of one session. repeats: (latency_ms, event_ms or None) of each timed iteration."""
+
+    session: Session
+    point: PlanPoint
+    order: int
+    started_s: float
+    repeats: Sequence[tuple[float, float | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class SessionClock:
+    """Wall seconds a session measured, and when it started (ISO 8601, UTC)."""
+
+    seconds: float
+    started_at: str | None
+
+
+def build_profile(
+    plan: SweepPlan,
+    fingerprint: Fingerprint,
+    measured: Sequence[Measured],
+    skipped: Sequence[SkippedPoint],
+    clocks: Mapping[Session, SessionClock],
+    source: str,
+) -> Profile:
+    """One row per timed iteration, sessions in their usual order. Raises ProfileFormatError."""
+    columns = _columns(sorted(measured, key=lambda entry: (SESSIONS.index(entry.session), entry.order)))
+    sessions: dict[str, SessionMeta] = {}
+    for session in SESSIONS:
+        rows = columns["session"] == session
+        sentinel = rows & (columns["role"] == "sentinel")
+        clock = clocks.get(session, SessionClock(0.0, None))
+        sessions[session] = SessionMeta(
+            planned=len(plan.points(session)),
+            points=sum(entry.session == session and entry.point.role != "sentinel" for entry in measured),
+            rows=int(rows.sum()),
+            skipped=sum(point.session == session for point in skipped),
+            seconds=clock.seconds,
+            started_at=clock.started_at,
+            sentinel=judge(columns["latency_ms"][sentinel], columns["order"][sentinel]),
+        )
+    meta = ProfileMeta(
+        fingerprint=fingerprint,
+        aggregation="iteration",
+        domain=plan.domain,
+        step_totals=plan.step_totals,
+        seed=plan.seed,
+        plan_sha256=plan.sha256(),
+        sessions=sessions,
+        skipped=tuple(skipped),
+        clipped_fraction=plan.clipped_fraction,
+    )
+    return Profile(meta, columns, source)
+
+
+def _columns(measured: Sequence[Measured]) -> Columns:
+    counts = [len(entry.repeats) for entry in measured]
+    points = [entry.point for entry in measured]
+    repeats = [repeat for entry in measured for repeat in entry.repeats]
+
+    def per_row(values: Sequence[object], kind: type) -> np.ndarray[tuple[int], np.dtype[np.generic]]:
+        return np.repeat(np.asarray(values, dtype=kind), counts)
+
+    return {
+        "session": per_row([entry.session for entry in measured], np.str_),
+        "role": per_row([point.role for point in points], np.str_),
+        "scene": per_row([point.scene.value for point in points], np.str_),
+        "point_id": per_row([point.point_id for point in points], np.int64),
+        "repeat": np.asarray([index for count in counts for index in range(count)], dtype=np.int64),
+        "order": per_row([entry.order for entry in measured], np.int64),
+        "decodes": per_row([point.n for point in points], np.int64),
+        "context_tokens": per_row([point.k for point in points], np.int64),
+        "chunk_tokens": per_row([point.c for point in points], np.int64),
+        "prefix_tokens": per_row([point.u for point in points], np.int64),
+        "latency_ms": np.asarray([latency for latency, _ in repeats], dtype=np.float64),
+        "event_ms": np.asarray([np.nan if event is None else event for _, event in repeats], dtype=np.float64),
+        "flagged": np.zeros(len(repeats), dtype=np.bool_),
+        "started_s": per_row([entry.started_s for entry in measured], np.float64),
+    }

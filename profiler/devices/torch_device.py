@@ -1,0 +1,106 @@
+"""The reference engine on cpu and cuda, timed."""
+
+from __future__ import annotations
+
+import os
+import time
+
+import numpy as np
+import torch
+
+from ...engine.config import resolve_model
+from ...engine.engine import Engine
+from ...engine.facts import fingerprint
+from ...engine.kv_cache import PAGE_SIZE, pages_for
+from ...engine.step import SequenceWork
+from ...tables.batch import Batch
+from ...tables.errors import UsageError
+from ...tables.fingerprint import Fingerprint
+from .base import DeviceSpec, Sample
+
+
+class TorchDevice:
+    """A batch is block tables over a KV pool that was filled once, with random tokens.
+
+    Every sequence of a batch owns its pages: a pool that sequences share would read less memory than a
+    real one. Which pages is random per batch, as in an engine that has run for a while.
+    """
+
+    def __init__(self, device: str, spec: DeviceSpec) -> None:
+        if device == "cpu" and "OMP_NUM_THREADS" not in os.environ:
+            torch.set_num_threads(measuring_threads())
+        config = resolve_model(spec.model)
+        # The domain counts tokens; each sequence may leave most of its last page empty.
+        slack = (spec.domain.max_decodes + 1) * (PAGE_SIZE - 1)
+        self._engine = Engine(config, device=device, kv_tokens=spec.domain.kv_tokens + slack, seed=spec.seed)
+        self._pages = np.asarray(self._engine.allocator.allocate(self._engine.kv_tokens // PAGE_SIZE), dtype=np.int64)
+        self._rng = np.random.default_rng([spec.seed, *spec.session.encode()])
+        self._fingerprint = fingerprint(config, device, self._engine.dtype)
+        self._work: tuple[list[SequenceWork], list[SequenceWork]] | None = None
+        self._events = _timing_events() if self._engine.device.type == "cuda" else None
+
+    @property
+    def fingerprint(self) -> Fingerprint:
+        return self._fingerprint
+
+    def prepare(self, batch: Batch) -> None:
+        pages = self._rng.permutation(self._pages)
+        vocabulary = self._engine.config.vocab_size
+        taken = 0
+
+        def block_table(tokens: int) -> list[int]:
+            nonlocal taken
+            start, taken = taken, taken + pages_for(tokens)
+            table: list[int] = pages[start:taken].tolist()
+            return table
+
+        decodes = [
+            SequenceWork([int(self._rng.integers(vocabulary))], context - 1, block_table(context))
+            for context in batch.decode_contexts
+        ]
+        chunks = [
+            SequenceWork(
+                torch.from_numpy(self._rng.integers(vocabulary, size=chunk.chunk_tokens)),
+                chunk.prefix_tokens,
+                block_table(chunk.prefix_tokens + chunk.chunk_tokens),
+            )
+            for chunk in batch.chunks
+        ]
+        self._work = decodes, chunks
+
+    def run(self) -> Sample:
+        """Host clock from call to tokens on the host: building the metadata, the pass and sampling.
+
+        The engine is synchronous, so one call starts where the last one ended, but for the microseconds
+        between two calls.
+        """
+        if self._work is None:
+            raise UsageError("TorchDevice.run before prepare; expected a prepared batch")
+        decodes, chunks = self._work
+        begin = time.perf_counter()
+        if self._events is None:
+            self._engine.iterate(decodes, chunks)
+            return Sample((time.perf_counter() - begin) * 1e3, None)
+        first, last = self._events
+        first.record()
+        self._engine.iterate(decodes, chunks)
+        latency_ms = (time.perf_counter() - begin) * 1e3
+        last.record()
+        last.synchronize()
+        return Sample(latency_ms, first.elapsed_time(last))
+
+
+def measuring_threads() -> int:
+    """Threads of this process that torch computes with on cpu: one core stays free, where there are two.
+
+    torch's threads wait for each other after every operation. When one of them loses its core, to the
+    parent that draws a progress bar or to anything else, the others wait out a scheduler's slice, time
+    and again: with both of two cores a 3.6 ms iteration took 450 ms beside other work, with one 3.6.
+    """
+    return max(1, len(os.sched_getaffinity(0)) - 1)
+
+
+def _timing_events() -> tuple[torch.cuda.Event, torch.cuda.Event]:
+    first = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+    last = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+    return first, last

@@ -1,0 +1,135 @@
+"""What is measured when nobody says otherwise: domain, steps and warm-ups of each device."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from ..engine.config import ModelConfig, resolve_model
+from ..tables.domain import Domain
+from ..tables.errors import DeviceUnavailableError, UsageError
+
+# Share of the free memory left to the allocator's fragmentation and to workspaces.
+MEMORY_RESERVE = 0.10
+CUDA_DTYPE_BYTES = 2
+# KV capacities are rounded down to this, so that a little less free memory gives the same domain.
+KV_ROUNDING = 16_384
+
+SYNTHETIC_DOMAIN = Domain(
+    max_decodes=128,
+    max_context_tokens=8192,
+    max_chunk_tokens=2048,
+    max_prefix_tokens=16_384,
+    max_batch_tokens=2176,
+    kv_tokens=262_144,
+    context_length=32_768,
+)
+# First totals n + c past a step: the known truth's one, and the edges of 128-row matrix tiles.
+STEP_TOTALS: dict[str, tuple[int, ...]] = {
+    "synthetic": (129,),
+    "cpu": (),
+    "cuda": (129, 257, 513, 1025, 2049),
+}
+
+
+def default_step_totals(device: str) -> tuple[int, ...]:
+    """Totals n + c at which a step is looked for. `device` is a key of DEVICES."""
+    return STEP_TOTALS[device]
+
+
+def default_warmups(device: str) -> int:
+    """Untimed iterations before each point."""
+    return 0 if device == "synthetic" else 2
+
+
+def default_domain(device: str, model: str = "tiny") -> Domain:
+    """The domain measured on `device` (a key of DEVICES) with `model`.
+
+    Raises UsageError for an unknown device or model, DeviceUnavailableError when a GPU is not there or
+    has no room for the model and a KV pool.
+    """
+    if device == "synthetic":
+        return SYNTHETIC_DOMAIN
+    if device == "cpu":
+        return cpu_domain(resolve_model(model))
+    if device == "cuda":
+        return cuda_domain(resolve_model(model), cuda_free_bytes())
+    raise UsageError(f"device {device!r} has no default domain; expected cpu, cuda or synthetic")
+
+
+def cpu_domain(config: ModelConfig) -> Domain:
+    """Small enough that a thousand points take a minute or two with the tiny model."""
+    return Domain(
+        max_decodes=32,
+        max_context_tokens=min(1024, config.context_length),
+        max_chunk_tokens=min(512, config.context_length),
+        max_prefix_tokens=min(2048, config.context_length),
+        max_batch_tokens=544,
+        kv_tokens=24_576,
+        context_length=config.context_length,
+    )
+
+
+def cuda_domain(config: ModelConfig, free_bytes: int) -> Domain:
+    """What fits `free_bytes` of device memory in bfloat16.
+
+    KV pool = (free - 10% - weights - activations) / KV bytes per token, at most what the largest decode
+    batch and the largest chunk need together. Activations of one iteration are counted as 4 hidden and
+    3 MLP rows per batch token and float32 logits per sequence.
+    Raises DeviceUnavailableError when not even one KV block of 16,384 tokens is left.
+    """
+    decodes, chunk = 256, min(8192, config.context_length)
+    context = min(16_384, config.context_length)
+    batch_tokens = decodes + chunk
+    weights = config.parameter_count * CUDA_DTYPE_BYTES
+    rows = 4 * config.hidden_size + 3 * config.intermediate_size
+    activations = batch_tokens * rows * CUDA_DTYPE_BYTES + (decodes + 1) * config.vocab_size * 4
+    reserve = int(free_bytes * MEMORY_RESERVE)
+    per_token = config.kv_bytes_per_token(CUDA_DTYPE_BYTES)
+    room = (free_bytes - reserve - weights - activations) // per_token
+    kv_tokens = min(room, decodes * context + config.context_length + chunk) // KV_ROUNDING * KV_ROUNDING
+    if kv_tokens < KV_ROUNDING:
+        raise DeviceUnavailableError(
+            f"model {config.name}: {free_bytes:,} bytes free - {reserve:,} reserve - {weights:,} weights - "
+            f"{activations:,} activations leave room for {max(room, 0):,} KV tokens of {per_token:,} bytes; "
+            f"expected at least {KV_ROUNDING:,}: free memory on the device or take a smaller --model"
+        )
+    return Domain(
+        max_decodes=decodes,
+        max_context_tokens=min(context, kv_tokens),
+        max_chunk_tokens=min(chunk, kv_tokens),
+        max_prefix_tokens=min(config.context_length, kv_tokens),
+        max_batch_tokens=batch_tokens,
+        kv_tokens=kv_tokens,
+        context_length=config.context_length,
+    )
+
+
+def cuda_free_bytes() -> int:
+    """Free memory of the current CUDA device, asked in another process.
+
+    Asking creates a CUDA context, which would stay in the parent and take memory from the sessions.
+    Raises DeviceUnavailableError with what torch says.
+    """
+    question = "import torch; print(torch.cuda.mem_get_info()[0])"
+    answer = subprocess.run([sys.executable, "-c", question], capture_output=True, text=True, check=False)
+    try:
+        return int(answer.stdout.split()[-1])
+    except (IndexError, ValueError):
+        reason = (answer.stderr.strip().splitlines() or ["no answer"])[-1]
+        raise DeviceUnavailableError(
+            f"device cuda: free memory cannot be read ({reason}); expected a CUDA device that torch can use: "
+            "run `chunkfit doctor`, or measure with --device cpu"
+        ) from None
+
+
+def capacity_note(domain: Domain, clipped_fraction: float) -> str | None:
+    """What the KV capacity cuts off the axes' box, in words; None where it cuts nothing."""
+    asked = domain.max_decodes * domain.max_context_tokens + domain.max_chunk_tokens + domain.max_prefix_tokens
+    if asked <= domain.kv_tokens:
+        return None
+    return (
+        f"KV capacity {domain.kv_tokens:,} tokens clips the domain: {domain.max_decodes} decodes reach a mean "
+        f"context of {domain.kv_tokens // domain.max_decodes:,} of {domain.max_context_tokens:,} tokens; "
+        f"{clipped_fraction:.1%} of the draws were refused and redrawn"
+    )

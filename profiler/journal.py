@@ -1,0 +1,192 @@
+"""The append-only record of a sweep in progress: one JSON line per finished point, flushed to disk.
+
+Lines: a header (once), `start` and `end` of each attempt at a session, and between them `measured` and
+`skipped` points. A killed process can leave one cut line, the last; it is dropped. Anything else that does
+not read is damage and is reported with its line.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from ..tables.errors import ProfileFormatError, UsageError
+from ..tables.fingerprint import Fingerprint
+from .plan import SESSIONS, Session, SweepPlan
+
+# History: 1 first.
+JOURNAL_VERSION: Literal[1] = 1
+
+Count = Annotated[int, Field(ge=0)]
+Milliseconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+class _Line(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Header(_Line):
+    """What is measured on what. The plan is kept whole, so that a journal can be read and resumed alone."""
+
+    kind: Literal["header"] = "header"
+    journal_version: Literal[1] = JOURNAL_VERSION
+    plan_sha256: str
+    fingerprint: Fingerprint
+    started_unix: Seconds
+    plan: SweepPlan
+
+
+class Start(_Line):
+    """A process began to measure a session. Times are seconds since the header was written."""
+
+    kind: Literal["start"] = "start"
+    session: Session
+    pid: int
+    started_s: Seconds
+    started_at: str
+
+
+class MeasuredLine(_Line):
+    """A point (or the sentinel) with the (latency_ms, event_ms) of each timed iteration."""
+
+    kind: Literal["measured"] = "measured"
+    session: Session
+    point_id: Count
+    role: Literal["point", "anchor", "sentinel"]
+    order: Count
+    started_s: Seconds
+    ended_s: Seconds
+    repeats: Annotated[tuple[tuple[Milliseconds, Milliseconds | None], ...], Field(min_length=1)]
+
+
+class SkippedLine(_Line):
+    """A point that did not fit the device."""
+
+    kind: Literal["skipped"] = "skipped"
+    session: Session
+    point_id: Count
+    role: Literal["point", "anchor", "sentinel"]
+    order: Count
+    ended_s: Seconds
+    reason: str
+
+
+class End(_Line):
+    """A session is over: all points were measured (complete) or its time was up."""
+
+    kind: Literal["end"] = "end"
+    session: Session
+    ended_s: Seconds
+    complete: bool
+
+
+Line = Start | MeasuredLine | SkippedLine | End
+_LINES: TypeAdapter[Header | Line] = TypeAdapter(
+    Annotated[Header | Start | MeasuredLine | SkippedLine | End, Field(discriminator="kind")]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class JournalContents:
+    """header: None when not even that was written whole. intact_bytes: where the next line belongs."""
+
+    header: Header | None
+    lines: tuple[Line, ...]
+    intact_bytes: int
+
+    def done(self, session: Session) -> set[int]:
+        """Ids of the session's points that need not be measured again; the sentinel is never done."""
+        return {
+            line.point_id
+            for line in self.lines
+            if isinstance(line, MeasuredLine | SkippedLine) and line.session == session and line.role != "sentinel"
+        }
+
+    def ended(self) -> set[Session]:
+        """Sessions that are over."""
+        return {line.session for line in self.lines if isinstance(line, End)}
+
+    def next_order(self, session: Session) -> int:
+        """The place in the session of what is measured next."""
+        orders = [
+            line.order
+            for line in self.lines
+            if isinstance(line, MeasuredLine | SkippedLine) and line.session == session
+        ]
+        return max(orders, default=-1) + 1
+
+    def seconds(self, session: Session) -> float:
+        """Wall time of all attempts at a session, each up to its last line."""
+        total, begin, last = 0.0, 0.0, 0.0
+        for line in self.lines:
+            if line.session != session:
+                continue
+            if isinstance(line, Start):
+                total += last - begin
+                begin = last = line.started_s
+            else:
+                last = line.ended_s
+        return total + last - begin
+
+    def started_at(self, session: Session) -> str | None:
+        """When the first attempt at a session began."""
+        starts = [line.started_at for line in self.lines if isinstance(line, Start) and line.session == session]
+        return starts[0] if starts else None
+
+
+def read_journal(path: str | Path) -> JournalContents:
+    """Raises ProfileFormatError with the line number for damage, UsageError when it cannot be opened."""
+    try:
+        data = Path(path).read_bytes()
+    except OSError as error:
+        raise UsageError(
+            f"{path}: cannot be read ({error.strerror or error}); expected the journal of an unfinished sweep"
+        ) from error
+    return parse_journal(data, str(path))
+
+
+def parse_journal(data: bytes, where: str) -> JournalContents:
+    """The lines of a journal. Raises ProfileFormatError naming `where` and the line."""
+    intact = data.rfind(b"\n") + 1  # after it: nothing, or the one line that a kill cut
+    header: Header | None = None
+    lines: list[Line] = []
+    planned: dict[Session, set[int]] = {}
+    seen: dict[tuple[Session, int], int] = {}
+    for number, text in enumerate(data[:intact].split(b"\n")[:-1], start=1):
+        line = _parse_line(text, f"{where}, line {number}")
+        if isinstance(line, Header) is not (number == 1):
+            raise ProfileFormatError(
+                f"{where}, line {number}: found a line of kind {line.kind}; expected the header first and once: "
+                "the file was edited; restore it or start a new profile"
+            )
+        if isinstance(line, Header):
+            header = line
+            planned = {session: {p.point_id for p in line.plan.points(session)} for session in SESSIONS}
+            continue
+        if isinstance(line, MeasuredLine | SkippedLine) and line.role != "sentinel":
+            key = (line.session, line.point_id)
+            if key in seen or line.point_id not in planned[line.session]:
+                found = f"stands on line {seen[key]} too" if key in seen else "is not in the plan"
+                raise ProfileFormatError(
+                    f"{where}, line {number}: point {line.point_id} of session {line.session} {found}; expected "
+                    "each planned point once: restore the file, or delete the line"
+                )
+            seen[key] = number
+        lines.append(line)
+    return JournalContents(header, tuple(lines), intact)
+
+
+def _parse_line(text: bytes, where: str) -> Header | Line:
+    try:
+        return _LINES.validate_json(text)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise ProfileFormatError(
+            f"{where}: {f'{place}: ' if place else ''}{first['msg']}, found {str(first['input'])[:80]!r}; expected "
+            "a line that chunkfit wrote: restore the file, or delete it and measure anew"
+        ) from error

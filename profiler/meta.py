@@ -1,0 +1,71 @@
+"""What a profile says about itself: stored as JSON in the Parquet file's metadata."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from ..tables.domain import Domain
+from ..tables.fingerprint import Fingerprint
+from .sentinel import SentinelVerdict
+
+# History: 1 first.
+PROFILE_VERSION: Literal[1] = 1
+
+Count = Annotated[int, Field(ge=0)]
+
+
+def _known_aggregation(text: str) -> str:
+    if not re.fullmatch(r"iteration|unknown|mean:[1-9][0-9]*", text):
+        raise ValueError(f"aggregation {text!r}; expected iteration, mean:N (N iterations) or unknown")
+    return text
+
+
+Aggregation = Annotated[str, AfterValidator(_known_aggregation)]
+
+
+class SessionMeta(BaseModel):
+    """One session: what was planned, measured and left out, and how quiet the machine was."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    planned: Annotated[Count, Field(description="points of the plan, anchors included")]
+    points: Annotated[Count, Field(description="points measured, anchors included")]
+    rows: Annotated[Count, Field(description="timed iterations, sentinels included")]
+    skipped: Annotated[Count, Field(description="points that did not fit the device")]
+    seconds: Annotated[float, Field(ge=0, description="wall time spent measuring")]
+    started_at: Annotated[str | None, Field(description="ISO 8601 in UTC, None where nothing was timed")]
+    sentinel: SentinelVerdict
+
+
+class SkippedPoint(BaseModel):
+    """A planned point that could not be measured."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    session: str
+    point_id: Count
+    n: Count
+    k: Count
+    c: Count
+    u: Count
+    reason: str
+
+
+class ProfileMeta(BaseModel):
+    """Facts about the whole profile."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    profile_version: Literal[1] = PROFILE_VERSION
+    fingerprint: Fingerprint
+    aggregation: Annotated[Aggregation, Field(description="what a row is; only single iterations can certify a P99")]
+    domain: Domain
+    step_totals: tuple[int, ...]
+    seed: int
+    plan_sha256: str
+    sessions: dict[str, SessionMeta]
+    skipped: tuple[SkippedPoint, ...] = ()
+    clipped_fraction: Annotated[float, Field(ge=0, le=1, description="draws that the domain refused")]

@@ -1,0 +1,203 @@
+"""What a sweep will measure, drawn before anything is measured."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from ..tables.batch import Batch, Scene
+from ..tables.domain import Domain
+from ..tables.errors import UsageError
+from ..tables.grid import Points
+from .law import AXES, Point, axis_range, corners, draw, inside, scene_of, step_pairs
+
+Session = Literal["fit", "calibrate", "test"]
+SESSIONS: tuple[Session, ...] = ("fit", "calibrate", "test")
+STEP_STATES = 6
+SENTINEL_REPEATS = 3
+
+Count = Annotated[int, Field(ge=0)]
+
+
+class PlanPoint(BaseModel):
+    """One point to measure. An anchor is a calibrate point that the fit session measures too, so that
+    the drift between sessions shows; nothing is fitted to it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    point_id: Count
+    role: Literal["point", "anchor", "sentinel"]
+    scene: Scene
+    n: Count
+    k: Count
+    c: Count
+    u: Count
+    repeats: Annotated[int, Field(ge=1)]
+
+    @model_validator(mode="after")
+    def _scene_fits(self) -> PlanPoint:
+        if self.n == 0 and self.c == 0:
+            raise ValueError("a point without decodes and chunk tokens")
+        if self.scene is not scene_of(self.point):
+            raise ValueError(f"scene {self.scene.value} for n {self.n}, c {self.c}")
+        return self
+
+    @property
+    def point(self) -> Point:
+        """(n, k, c, u)"""
+        return self.n, self.k, self.c, self.u
+
+    def batch(self) -> Batch:
+        """Equal contexts and at most one chunk."""
+        return Batch.of(self.n, self.k, self.c, self.u)
+
+
+class SweepPlan(BaseModel):
+    """Points of the three sessions in the order they are measured."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    plan_version: Literal[1] = 1
+    seed: Annotated[int, Field(ge=0, lt=2**63)]
+    domain: Domain
+    step_totals: Annotated[tuple[int, ...], Field(description="first n + c past each step, ascending")]
+    sentinel: PlanPoint
+    sentinel_every: Annotated[int, Field(ge=1)] = 20
+    warmups: Annotated[int, Field(ge=0, description="untimed iterations before each point")] = 2
+    fit: tuple[PlanPoint, ...]
+    calibrate: tuple[PlanPoint, ...]
+    test: tuple[PlanPoint, ...]
+    clipped_fraction: Annotated[
+        float, Field(ge=0, le=1, description="share of the law's draws that the domain (capacity) refused")
+    ]
+
+    def points(self, session: Session) -> tuple[PlanPoint, ...]:
+        """The points of one session in measuring order."""
+        return {"fit": self.fit, "calibrate": self.calibrate, "test": self.test}[session]
+
+    def sha256(self) -> str:
+        """Of the canonical JSON (sorted keys, no spaces)."""
+        text = json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+def with_sentinels(plan: SweepPlan, points: Sequence[PlanPoint]) -> list[PlanPoint]:
+    """`points` with the sentinel first, after every `sentinel_every` points, and last."""
+    schedule = [plan.sentinel]
+    for start in range(0, len(points), plan.sentinel_every):
+        schedule += [*points[start : start + plan.sentinel_every], plan.sentinel]
+    return schedule
+
+
+def sentinel_point(domain: Domain) -> Point:
+    """A mixed batch in the middle of the domain."""
+    middle = [round((low * high) ** 0.5) for low, high in (axis_range(domain, a) for a in range(3))]
+    n, k, c = middle
+    while not inside(domain, np.asarray([[n, k, c, 0]], dtype=np.int64))[0]:
+        if n == k == c == 1:
+            raise UsageError(
+                f"domain: not even one decode with one chunk token fits {domain.kv_tokens} KV tokens and "
+                f"{domain.max_batch_tokens} batch tokens; expected room for 2 of each"
+            )
+        n, k, c = max(1, n // 2), max(1, k // 2), max(1, c // 2)
+    return n, k, c, 0
+
+
+def _plan_points(
+    points: Points | Sequence[Point], first_id: int, repeats: int, role: Literal["point", "anchor"] = "point"
+) -> list[PlanPoint]:
+    rows = np.asarray(points, dtype=np.int64).reshape(-1, 4).tolist()
+    return [
+        PlanPoint(
+            point_id=first_id + index,
+            role=role,
+            scene=scene_of((n, k, c, u)),
+            n=n,
+            k=k,
+            c=c,
+            u=u,
+            repeats=repeats,
+        )
+        for index, (n, k, c, u) in enumerate(rows)
+    ]
+
+
+def _anchors(calibrate: Sequence[PlanPoint], anchors: int, repeats: int) -> list[PlanPoint]:
+    """The first `anchors` calibrate points of each scene in turn, to be measured in the fit session too."""
+    by_scene = [[point for point in calibrate if point.scene is scene] for scene in AXES]
+    turns = [point for rank in range(len(calibrate)) for scene in by_scene for point in scene[rank : rank + 1]]
+    return [point.model_copy(update={"role": "anchor", "repeats": repeats}) for point in turns[:anchors]]
+
+
+def draw_plan(
+    domain: Domain,
+    step_totals: Sequence[int],
+    seed: int,
+    *,
+    fit_points: int = 1000,
+    calibrate_points: int = 1000,
+    test_points: int = 1000,
+    fit_repeats: int = 3,
+    anchors: int = 48,
+    warmups: int = 2,
+    sentinel_every: int = 20,
+) -> SweepPlan:
+    """The sweep of one seed.
+
+    calibrate and test come from the law with one repeat each. The `fit_points` hold the corners of the
+    domain and both sides of each step (together at most half of them, corners first), the rest is the
+    law; no fit point is a calibrate or test point. Order is random, so any prefix is a fair sample.
+    Raises UsageError for counts below 1 or a domain with too few distinct points.
+    """
+    counts = {"fit_points": fit_points, "calibrate_points": calibrate_points, "test_points": test_points}
+    for name, value in counts.items():
+        if value < 1:
+            raise UsageError(f"draw_plan: {name} is {value}; expected at least 1")
+    if not 0 <= seed < 2**63:
+        raise UsageError(f"draw_plan: seed is {seed}; expected 0 to 2^63 - 1")
+    if fit_repeats < 1:
+        raise UsageError(f"draw_plan: fit_repeats is {fit_repeats}; expected at least 1")
+    steps = tuple(sorted(set(step_totals)))
+    fit_seed, calibrate_seed, test_seed, step_seed, order_seed = np.random.SeedSequence(seed).spawn(5)
+    calibrate = draw(domain, calibrate_points, steps, calibrate_seed)
+    test = draw(domain, test_points, steps, test_seed)
+    held_out = {(n, k, c, u) for n, k, c, u in [*calibrate.points.tolist(), *test.points.tolist()]}
+    rng = np.random.default_rng(order_seed)
+    pairs = step_pairs(domain, steps, STEP_STATES, step_seed)
+    rng.shuffle(pairs)
+    wanted = dict.fromkeys([*corners(domain), *pairs])
+    extras = [point for point in wanted if point not in held_out][: fit_points // 2]
+    law = draw(domain, fit_points - len(extras), steps, fit_seed, exclude=held_out | set(extras))
+    fit_ids = _plan_points([*extras, *map(tuple, law.points.tolist())], 0, fit_repeats)
+    calibrate_ids = _plan_points(calibrate.points, fit_points, 1)
+    test_ids = _plan_points(test.points, fit_points + calibrate_points, 1)
+    fit_session = [*fit_ids, *_anchors(calibrate_ids, anchors, fit_repeats)]
+    rng.shuffle(fit_session)
+    n, k, c, u = sentinel_point(domain)
+    draws = (calibrate, test, law)
+    return SweepPlan(
+        seed=seed,
+        domain=domain,
+        step_totals=steps,
+        sentinel=PlanPoint(
+            point_id=fit_points + calibrate_points + test_points,
+            role="sentinel",
+            scene=scene_of((n, k, c, u)),
+            n=n,
+            k=k,
+            c=c,
+            u=u,
+            repeats=SENTINEL_REPEATS,
+        ),
+        sentinel_every=sentinel_every,
+        warmups=warmups,
+        fit=tuple(fit_session),
+        calibrate=tuple(calibrate_ids),
+        test=tuple(test_ids),
+        clipped_fraction=sum(d.rejected for d in draws) / max(1, sum(d.drawn for d in draws)),
+    )

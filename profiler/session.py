@@ -1,0 +1,197 @@
+"""One session of a sweep, and the process that runs it: python -m chunkfit.profiler.session REQUEST."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from ..tables.errors import ChunkfitError, DeviceMemoryError
+from .cost import CostModel, session_deadline, work_of
+from .devices import open_device
+from .devices.base import Device
+from .journal_writer import JournalWriter, open_journal
+from .plan import PlanPoint, Session, SweepPlan, with_sentinels
+from .request import SessionRequest, SweepEvent
+from .timing import measure, quiet_gc
+
+PILOT_POINTS = 12
+PILOT_LEAST = 4  # whatever they take: without an estimate the budget cannot be shared out
+PILOT_SHARE = 0.05  # of the time budget, at most
+
+OnEvent = Callable[[SweepEvent], None]
+Outcome = Literal["complete", "deadline", "orphaned"]
+
+
+def run_session(
+    plan: SweepPlan,
+    session: Session,
+    device: Device,
+    journal: JournalWriter,
+    deadline: float | None,
+    on_progress: OnEvent,
+    *,
+    cost: CostModel | None = None,
+    clock: Callable[[], float] = time.monotonic,
+    alive: Callable[[], bool] = lambda: True,
+) -> Outcome:
+    """Measure the session's points that the journal does not hold yet, in the plan's order.
+
+    deadline: on `clock`; the session stops before the first point whose predicted time passes it (so that
+    what is measured stays a fair sample), and so exceeds it by one point at most.
+    A point that does not fit the device is recorded as skipped. alive: asked before each point; False
+    stops without ending the session.
+    """
+    cost = cost if cost is not None else CostModel()
+    done = journal.contents.done(session)
+    todo = [point for point in plan.points(session) if point.point_id not in done]
+    total, finished, order = len(plan.points(session)), len(done), journal.contents.next_order(session)
+    journal.start(session)
+    on_progress(SweepEvent(kind="session", session=session, done=finished, total=total))
+
+    def one(point: PlanPoint) -> None:
+        nonlocal order
+        begin, started_s = clock(), journal.now()
+        try:
+            samples = measure(device, point, plan.warmups, point.repeats)
+        except DeviceMemoryError as error:
+            journal.skipped(session, point, order, str(error))
+            on_progress(SweepEvent(kind="skipped", session=session, done=finished, total=total, message=str(error)))
+        else:
+            journal.measured(session, point, order, started_s, samples)
+            cost.observe(point, plan.warmups + point.repeats, clock() - begin)
+        order += 1
+
+    outcome: Outcome = "complete"
+    schedule = with_sentinels(plan, todo) if todo else []
+    work = work_of(schedule, plan.warmups)
+    with quiet_gc():
+        for place, point in enumerate(schedule):
+            if not alive():
+                return "orphaned"
+            # The sentinel that closes the session needs its time too.
+            need = float(cost.seconds(work[[place, 0]]).sum())
+            if deadline is not None and clock() + need > deadline:
+                outcome = "deadline"
+                break
+            one(point)
+            if point.role != "sentinel":
+                finished += 1
+                left = float(cost.seconds(work[place + 1 :]).sum())
+                if deadline is not None:
+                    left = max(0.0, min(left, deadline - clock()))
+                on_progress(SweepEvent(kind="progress", session=session, done=finished, total=total, seconds_left=left))
+        if outcome == "deadline" and place > 0 and schedule[place - 1].role != "sentinel":
+            one(plan.sentinel)
+    journal.end(session, complete=outcome == "complete")
+    message = "" if outcome == "complete" else f"time was up after {finished} of {total} points"
+    on_progress(SweepEvent(kind="end", session=session, done=finished, total=total, message=message))
+    return outcome
+
+
+def pilot(plan: SweepPlan, points: Sequence[PlanPoint], device: Device, limit_s: float | None) -> CostModel:
+    """A cost model from a few random points, not recorded, in about `limit_s` seconds.
+
+    The sentinel goes first and untimed: a device's first iterations are unlike all others.
+    """
+    cost = CostModel()
+    begin = time.monotonic()
+    rng = np.random.default_rng([plan.seed, len(points)])
+    observed = 0
+    chosen = [points[index] for index in rng.permutation(len(points))[:PILOT_POINTS].tolist()]
+    with contextlib.suppress(DeviceMemoryError):  # the session records it
+        measure(device, plan.sentinel, plan.warmups, 1)
+    with quiet_gc():
+        for point in chosen:
+            start = time.monotonic()
+            # Two numbers of repeats: what a point costs by itself can be told from what iterations cost.
+            repeats = 1 + 3 * (observed % 2)
+            if limit_s is not None and start - begin > limit_s and observed >= PILOT_LEAST:
+                break
+            try:
+                measure(device, point, plan.warmups, repeats)
+            except DeviceMemoryError:
+                continue
+            cost.observe(point, plan.warmups + repeats, time.monotonic() - start)
+            observed += 1
+    if observed:
+        cost.fit()
+    return cost
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Runs the session that the request file describes; events go to stdout as JSON lines.
+
+    Returns the exit code; an error is told as {"error": class name, "message": text} first.
+    """
+    # Whatever a library prints belongs beside the events, not among them.
+    events = os.dup(1)
+    os.dup2(2, 1)
+
+    def tell(text: str) -> None:
+        os.write(events, text.encode() + b"\n")
+
+    try:
+        request_path = Path(arguments[0])
+        request = SessionRequest.model_validate_json(request_path.read_bytes())
+        request_path.unlink()
+        return serve(request, lambda event: tell(event.model_dump_json()))
+    except ChunkfitError as error:
+        tell(json.dumps({"error": type(error).__name__, "message": str(error)}))
+        return error.exit_code
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:  # nobody listens any more; all that was measured is on disk
+        return 1
+
+
+def serve(request: SessionRequest, on_event: OnEvent) -> int:
+    """Open the device, say the cost where it is not known, run the first session of the request."""
+    plan, session = request.plan, request.sessions[0]
+    device = open_device(
+        request.device,
+        request.model,
+        plan.domain,
+        plan.seed,
+        session,
+        synthetic_pause_ms=request.synthetic_pause_ms,
+    )
+    startup_s = time.monotonic() - request.spawned
+    with open_journal(request.journal, plan, device.fingerprint) as journal:
+        todo = {
+            name: [p for p in plan.points(name) if p.point_id not in journal.contents.done(name)]
+            for name in request.sessions
+        }
+        if request.cost is None:
+            limit = None if request.end is None else PILOT_SHARE * (request.end - request.spawned)
+            cost = pilot(plan, [point for points in todo.values() for point in points], device, limit)
+        else:
+            cost = CostModel(request.cost)
+        seconds: dict[Session, float] = {name: cost.session_seconds(plan, points) for name, points in todo.items()}
+        if request.cost is None:
+            on_event(SweepEvent(kind="cost", session=session, estimate=seconds, cost=cost.coefficients))
+        deadline = None
+        if request.end is not None:
+            deadline = session_deadline(time.monotonic(), request.end, request.sessions, seconds, startup_s)
+        outcome = run_session(
+            plan,
+            session,
+            device,
+            journal,
+            deadline,
+            on_event,
+            cost=cost,
+            alive=lambda: os.getppid() == request.parent_pid,
+        )
+    return 1 if outcome == "orphaned" else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,50 @@
+"""Default domains, and the arithmetic that decides what a GPU's memory allows."""
+
+import pytest
+
+from chunkfit.engine.config import PRESETS
+from chunkfit.profiler.devices import resolve_device
+from chunkfit.profiler.domains import SYNTHETIC_DOMAIN, capacity_note, cpu_domain, cuda_domain, default_domain
+from chunkfit.profiler.plan import draw_plan
+from chunkfit.tables.errors import DeviceUnavailableError, UsageError
+
+GIB = 2**30
+
+
+def test_a_large_gpu_takes_the_whole_box_of_a_small_model():
+    config = PRESETS["llama-3.2-1b"]
+    domain = cuda_domain(config, 139 * GIB)
+    assert domain.max_context_tokens == 16_384
+    weights = config.parameter_count * 2
+    assert weights + domain.kv_tokens * config.kv_bytes_per_token(2) < 0.9 * 139 * GIB
+
+
+def test_a_small_gpu_is_clipped_and_says_so():
+    config = PRESETS["llama-3-8b"]
+    domain = cuda_domain(config, 24 * GIB)
+    assert domain.kv_tokens % 16_384 == 0
+    assert 16_384 <= domain.kv_tokens < 100_000
+    plan = draw_plan(domain, (129,), 0, fit_points=60, calibrate_points=60, test_points=60)
+    assert plan.clipped_fraction > 0.02
+    note = capacity_note(domain, plan.clipped_fraction)
+    assert note is not None
+    assert f"{domain.kv_tokens:,}" in note
+    assert capacity_note(SYNTHETIC_DOMAIN.model_copy(update={"kv_tokens": 10**7}), 0.0) is None
+
+
+def test_a_little_less_free_memory_gives_the_same_domain():
+    config = PRESETS["llama-3-8b"]
+    assert cuda_domain(config, 40 * GIB) == cuda_domain(config, 40 * GIB - 50_000_000)
+
+
+def test_a_model_that_does_not_fit_is_refused_with_the_arithmetic():
+    with pytest.raises(DeviceUnavailableError, match=r"weights.*room for 0 KV tokens"):
+        cuda_domain(PRESETS["llama-3-8b"], 12 * GIB)
+
+
+def test_cpu_and_unknown_devices():
+    assert default_domain("cpu", "tiny") == cpu_domain(PRESETS["tiny"])
+    assert default_domain("synthetic") == SYNTHETIC_DOMAIN
+    with pytest.raises(UsageError, match="expected auto, cuda, cpu, synthetic"):
+        resolve_device("tpu")
+    assert resolve_device("auto") in ("cuda", "cpu")

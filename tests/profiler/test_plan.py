@@ -1,0 +1,109 @@
+"""Plans: the same for the same seed, disjoint where they must be, fair in every prefix."""
+
+from collections import Counter
+
+import pytest
+
+from chunkfit.profiler.domains import SYNTHETIC_DOMAIN
+from chunkfit.profiler.law import corners, inside
+from chunkfit.profiler.plan import SESSIONS, PlanPoint, SweepPlan, draw_plan, sentinel_point, with_sentinels
+from chunkfit.tables.domain import Domain
+from chunkfit.tables.errors import UsageError
+
+
+@pytest.fixture(scope="module")
+def plan():
+    return draw_plan(SYNTHETIC_DOMAIN, (129,), 7, fit_points=300, calibrate_points=200, test_points=150)
+
+
+def test_counts_repeats_and_ids(plan):
+    assert Counter(point.role for point in plan.fit) == {"point": 300, "anchor": 48}
+    assert (len(plan.calibrate), len(plan.test)) == (200, 150)
+    assert {point.repeats for point in plan.fit} == {3}
+    assert {point.repeats for point in (*plan.calibrate, *plan.test)} == {1}
+    ids = [p.point_id for session in SESSIONS for p in plan.points(session) if p.role == "point"]
+    assert len(ids) == len(set(ids)) == 650
+    assert plan.sentinel.point_id not in ids
+
+
+def test_no_fit_point_is_held_out(plan):
+    fit = {point.point for point in plan.fit if point.role == "point"}
+    assert len(fit) == 300
+    assert not fit & {point.point for point in (*plan.calibrate, *plan.test)}
+
+
+def test_anchors_are_calibrate_points_of_all_scenes(plan):
+    calibrate = {point.point_id: point.point for point in plan.calibrate}
+    anchors = [point for point in plan.fit if point.role == "anchor"]
+    assert all(calibrate[anchor.point_id] == anchor.point for anchor in anchors)
+    assert Counter(anchor.scene.value for anchor in anchors) == {"decode": 16, "prefill": 16, "mixed": 16}
+
+
+def test_corners_and_both_sides_of_the_step_are_fitted(plan):
+    fit = {point.point for point in plan.fit}
+    held_out = {point.point for point in (*plan.calibrate, *plan.test)}
+    assert len(set(corners(SYNTHETIC_DOMAIN)) & fit) >= 16
+    assert set(corners(SYNTHETIC_DOMAIN)) <= fit | held_out
+    totals = Counter(n + c for n, _, c, _ in fit if n and c)
+    assert totals[128] >= 4
+    assert totals[129] >= 4
+
+
+def test_the_seed_decides_everything(plan):
+    same = draw_plan(SYNTHETIC_DOMAIN, (129,), 7, fit_points=300, calibrate_points=200, test_points=150)
+    other = draw_plan(SYNTHETIC_DOMAIN, (129,), 8, fit_points=300, calibrate_points=200, test_points=150)
+    assert same == plan
+    assert same.sha256() == plan.sha256() != other.sha256()
+    assert SweepPlan.model_validate_json(plan.model_dump_json()).sha256() == plan.sha256()
+
+
+def test_a_prefix_of_the_fit_session_is_a_fair_sample():
+    plan = draw_plan(SYNTHETIC_DOMAIN, (129,), 0)
+    prefix = plan.fit[:350]
+    shares = Counter(point.scene.value for point in prefix)
+    assert all(90 <= count <= 145 for count in shares.values())
+    special = set(corners(SYNTHETIC_DOMAIN))
+    assert len([p for p in prefix if p.point in special]) < len(special) * 0.7
+
+
+def test_the_sentinel_opens_closes_and_returns(plan):
+    roles = [point.role for point in with_sentinels(plan, plan.test[:45])]
+    assert [place for place, role in enumerate(roles) if role == "sentinel"] == [0, 21, 42, 48]
+
+
+def test_the_sentinel_fits_a_crowded_domain():
+    crowded = Domain(
+        max_decodes=64,
+        max_context_tokens=4096,
+        max_chunk_tokens=512,
+        max_prefix_tokens=0,
+        max_batch_tokens=16,
+        kv_tokens=64,
+        context_length=4096,
+    )
+    import numpy as np
+
+    assert inside(crowded, np.asarray([sentinel_point(crowded)]))[0]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"fit_points": 0}, "fit_points is 0"),
+        ({"test_points": -1}, "test_points is -1"),
+        ({"fit_repeats": 0}, "fit_repeats is 0"),
+    ],
+)
+def test_impossible_counts_are_refused(change, message):
+    with pytest.raises(UsageError, match=message):
+        draw_plan(SYNTHETIC_DOMAIN, (), 0, **change)
+
+
+def test_a_negative_seed_is_refused():
+    with pytest.raises(UsageError, match="seed is -1"):
+        draw_plan(SYNTHETIC_DOMAIN, (), -1)
+
+
+def test_a_point_states_its_own_scene():
+    with pytest.raises(ValueError, match="scene decode for n 2, c 8"):
+        PlanPoint(point_id=0, role="point", scene="decode", n=2, k=8, c=8, u=0, repeats=1)
