@@ -151,7 +151,8 @@ def draw_plan(
 
     calibrate and test come from the law with one repeat each. The `fit_points` hold the corners of the
     domain and both sides of each step (together at most half of them, corners first), the rest is the
-    law; no fit point is a calibrate or test point. Order is random, so any prefix is a fair sample.
+    law; no fit point is a calibrate or test point. Order is random, so any prefix is a fair sample; the
+    anchors come early in the fit session.
     Raises UsageError for counts below 1 or a domain with too few distinct points.
     """
     counts = {"fit_points": fit_points, "calibrate_points": calibrate_points, "test_points": test_points}
@@ -176,8 +177,11 @@ def draw_plan(
     fit_ids = _plan_points([*extras, *map(tuple, law.points.tolist())], 0, fit_repeats)
     calibrate_ids = _plan_points(calibrate.points, fit_points, 1)
     test_ids = _plan_points(test.points, fit_points + calibrate_points, 1)
-    fit_session = [*fit_ids, *_anchors(calibrate_ids, anchors, fit_repeats)]
-    rng.shuffle(fit_session)
+    rng.shuffle(fit_ids)
+    # Anchors are spread over the first third: a session that its time budget cuts short still has them.
+    early = [*fit_ids[: len(fit_ids) // 3], *_anchors(calibrate_ids, anchors, fit_repeats)]
+    rng.shuffle(early)
+    fit_session = [*early, *fit_ids[len(fit_ids) // 3 :]]
     n, k, c, u = sentinel_point(domain)
     draws = (calibrate, test, law)
     return SweepPlan(

@@ -148,6 +148,21 @@ def test_fit_refuses_too_few_points_and_says_how_many(tmp_path, command):
     assert done.json["certificate"]["coverage"] == 0.95
 
 
+def test_fit_refuses_profiles_of_different_devices(made, tmp_path, command):
+    from dataclasses import replace
+
+    from chunkfit import Profile
+
+    profile = Profile.load(made / "profile.parquet")
+    fingerprint = profile.meta.fingerprint.model_copy(update={"device_name": "reference-v2"})
+    replace(profile, meta=profile.meta.model_copy(update={"fingerprint": fingerprint})).save(tmp_path / "other.parquet")
+    done = command("fit", made / "profile.parquet", tmp_path / "other.parquet", "--out", tmp_path / "t.json")
+    assert done.code == 1
+    assert "device_name: 'reference-v1' against 'reference-v2'" in done.err
+    assert "other.parquet" in done.err
+    assert not (tmp_path / "t.json").exists()
+
+
 def test_show_draws_the_map_with_the_budget_line(made, command):
     done = command("show", made / "table.json", "--budget", "25ms")
     assert done.code == 0

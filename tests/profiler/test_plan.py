@@ -36,6 +36,9 @@ def test_anchors_are_calibrate_points_of_all_scenes(plan):
     calibrate = {point.point_id: point.point for point in plan.calibrate}
     anchors = [point for point in plan.fit if point.role == "anchor"]
     assert all(calibrate[anchor.point_id] == anchor.point for anchor in anchors)
+    places = [place for place, point in enumerate(plan.fit) if point.role == "anchor"]
+    assert places[-1] < len(anchors) + 100, "a session cut short after a third still has every anchor"
+    assert places[0] < 30 < places[24], "and they are spread over that third"
     assert Counter(anchor.scene.value for anchor in anchors) == {"decode": 16, "prefill": 16, "mixed": 16}
 
 
