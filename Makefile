@@ -12,10 +12,10 @@ run: $(STAMP)
 	$(BIN)/chunkfit run --out chunkfit-run --overwrite
 
 test: $(STAMP) lint types
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest tests -m "not slow"
 
 test-slow: $(STAMP)
-	$(BIN)/python -m pytest -m slow
+	$(BIN)/python -m pytest tests -m slow
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
