@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..profiler.domains import capacity_note, default_domain, default_step_totals, default_warmups
+from ..profiler.domains import capacity_note, default_domain, default_step_totals, default_warmup
 from ..profiler.plan import SESSIONS, draw_plan
 from ..profiler.request import ProfileRequest, SweepEvent, journal_of
 from ..profiler.sweep import journalled_plan
@@ -40,6 +40,7 @@ def sweep_request(
     model = model or DEFAULT_MODELS.get(device, "tiny")
     plan = journalled_plan(out) if resume else None
     if plan is None:
+        warmups, warmup_ms = default_warmup(device)
         plan = draw_plan(
             default_domain(device, model),
             default_step_totals(device),
@@ -47,7 +48,8 @@ def sweep_request(
             fit_points=points,
             calibrate_points=points,
             test_points=points,
-            warmups=default_warmups(device),
+            warmups=warmups,
+            warmup_ms=warmup_ms,
         )
     return ProfileRequest(
         device=device,

@@ -37,9 +37,9 @@ def default_step_totals(device: str) -> tuple[int, ...]:
     return STEP_TOTALS[device]
 
 
-def default_warmups(device: str) -> int:
-    """Untimed iterations before each point."""
-    return 0 if device == "synthetic" else 2
+def default_warmup(device: str) -> tuple[int, float]:
+    """(iterations, ms) before each point, both at least; a formula has nothing to warm."""
+    return (0, 0.0) if device == "synthetic" else (2, 12.0)
 
 
 def default_domain(device: str, model: str = "tiny") -> Domain:

@@ -68,7 +68,8 @@ class SweepPlan(BaseModel):
     step_totals: Annotated[tuple[int, ...], Field(description="first n + c past each step, ascending")]
     sentinel: PlanPoint
     sentinel_every: Annotated[int, Field(ge=1)] = 20
-    warmups: Annotated[int, Field(ge=0, description="untimed iterations before each point")] = 2
+    warmups: Annotated[int, Field(ge=0, description="untimed iterations before each point, at least")] = 2
+    warmup_ms: Annotated[float, Field(ge=0, description="time of the untimed iterations, at least")] = 12.0
     fit: tuple[PlanPoint, ...]
     calibrate: tuple[PlanPoint, ...]
     test: tuple[PlanPoint, ...]
@@ -145,6 +146,7 @@ def draw_plan(
     fit_repeats: int = 3,
     anchors: int = 48,
     warmups: int = 2,
+    warmup_ms: float = 12.0,
     sentinel_every: int = 20,
 ) -> SweepPlan:
     """The sweep of one seed.
@@ -200,6 +202,7 @@ def draw_plan(
         ),
         sentinel_every=sentinel_every,
         warmups=warmups,
+        warmup_ms=warmup_ms,
         fit=tuple(fit_session),
         calibrate=tuple(calibrate_ids),
         test=tuple(test_ids),

@@ -60,7 +60,7 @@ def run_session(
         nonlocal order
         begin, started_s = clock(), journal.now()
         try:
-            samples = measure(device, point, plan.warmups, point.repeats)
+            samples = measure(device, point, plan, point.repeats)
         except DeviceMemoryError as error:
             journal.skipped(session, point, order, str(error))
             on_progress(SweepEvent(kind="skipped", session=session, done=finished, total=total, message=str(error)))
@@ -107,7 +107,7 @@ def pilot(plan: SweepPlan, points: Sequence[PlanPoint], device: Device, limit_s:
     observed = 0
     chosen = [points[index] for index in rng.permutation(len(points))[:PILOT_POINTS].tolist()]
     with contextlib.suppress(DeviceMemoryError):  # the session records it
-        measure(device, plan.sentinel, plan.warmups, 1)
+        measure(device, plan.sentinel, plan, 1)
     with quiet_gc():
         for point in chosen:
             start = time.monotonic()
@@ -116,7 +116,7 @@ def pilot(plan: SweepPlan, points: Sequence[PlanPoint], device: Device, limit_s:
             if limit_s is not None and start - begin > limit_s and observed >= PILOT_LEAST:
                 break
             try:
-                measure(device, point, plan.warmups, repeats)
+                measure(device, point, plan, repeats)
             except DeviceMemoryError:
                 continue
             cost.observe(point, plan.warmups + repeats, time.monotonic() - start)

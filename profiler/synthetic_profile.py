@@ -33,6 +33,7 @@ def synthetic_profile(
         test_points=test_points,
         fit_repeats=fit_repeats,
         warmups=0,
+        warmup_ms=0.0,
     )
     measured = [entry for session in SESSIONS for entry in _measure(plan, session)]
     return build_profile(plan, FINGERPRINT, measured, (), {}, f"{NAME}, seed {seed}")

@@ -17,7 +17,9 @@ from chunkfit.profiler.request import ProfileRequest
 from chunkfit.profiler.sweep import journalled_plan, profile
 from chunkfit.tables.errors import DeviceUnavailableError, UsageError
 
-PLAN = draw_plan(SYNTHETIC_DOMAIN, (129,), 3, fit_points=40, calibrate_points=30, test_points=30, anchors=6, warmups=0)
+PLAN = draw_plan(
+    SYNTHETIC_DOMAIN, (129,), 3, fit_points=40, calibrate_points=30, test_points=30, anchors=6, warmups=0, warmup_ms=0.0
+)
 # Runs a request file as the command line would, in a process that can be killed.
 RUNNER = (
     "import sys; from pathlib import Path\n"
@@ -148,7 +150,9 @@ def test_another_plan_is_not_resumed(request_):
 
 
 def test_a_budget_is_kept_and_every_session_gets_some(request_):
-    plan = draw_plan(SYNTHETIC_DOMAIN, (129,), 5, fit_points=600, calibrate_points=300, test_points=300, warmups=0)
+    plan = draw_plan(
+        SYNTHETIC_DOMAIN, (129,), 5, fit_points=600, calibrate_points=300, test_points=300, warmups=0, warmup_ms=0.0
+    )
     slow = request_.model_copy(update={"plan": plan, "synthetic_pause_ms": 5.0, "budget_s": 6.0})
     begin = time.monotonic()
     result = profile(slow)
