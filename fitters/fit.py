@@ -30,7 +30,7 @@ from .rows import Rows, held_out, point_medians, rows_of
 from .scale import choose_scale
 from .surfaces import SceneSurfaces, scene_surfaces
 
-MIN_FIT_POINTS = 20  # per scene: fewer leave most knots of the ladder to the model
+MIN_FIT_POINTS = 5  # per scene: with fewer it is left out of the table, whatever the other scenes say about it
 TICK_ALLOWANCE = 8  # folds round E up by at most 4 ticks before the multiplier: the bound is raised by more
 
 

@@ -24,7 +24,7 @@ def log_knots(first: int, last: int, ratio: float) -> tuple[int, ...]:
     knots, x = [first], float(first)
     while x * ratio < last / ratio**0.5:
         x *= ratio
-        if round(x) > knots[-1]:
+        if knots[-1] < round(x) < last:
             knots.append(round(x))
     return (*knots, last)
 

@@ -64,12 +64,16 @@ class Expert:
 
 def scene_experts(rows: Rows, ladders: Mapping[Scene, Ladder]) -> dict[Scene, SceneModel]:
     """One model per scene of `ladders`; scenes with few rows get the model of all rows."""
+    longest = max(ladders.values(), key=lambda ladder: ladder.batch_tokens[-1])
     models = {}
     for scene, ladder in ladders.items():
         own = rows.scene(scene)
-        base = own if len(own) >= MIN_SCENE_ROWS else rows
-        expected = _median(base, scene, ladder)
-        tail = _tail(base, expected)
+        if len(own) >= MIN_SCENE_ROWS:
+            expected = _median(own, scene, ladder)
+            tail = _tail(own, expected)
+        else:
+            expected = _median(rows, scene, longest)
+            tail = _tail(rows, expected)
         models[scene] = SceneModel(expected, tail, _named(expected) | _named(tail, "tail_"))
     return models
 

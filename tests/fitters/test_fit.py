@@ -35,8 +35,8 @@ def test_a_missing_session_is_named(profile, session):
 
 
 def test_too_few_fit_points_are_counted(profile):
-    few = (profile.columns["session"] != "fit") | (profile.columns["point_id"] % 20 == 0)
-    with pytest.raises(CertificationError, match=r"session fit: decode \d+, prefill \d+, mixed \d+ points"):
+    few = (profile.columns["session"] != "fit") | (profile.columns["point_id"] % 100 == 0)
+    with pytest.raises(CertificationError, match=r"session fit: decode 2, mixed 1 points; expected at least 5"):
         fit(rows(profile, few))
 
 
