@@ -72,7 +72,7 @@ def test_a_table_of_another_device_is_found(made):
 
 
 def test_a_promise_that_the_test_session_breaks(made, tmp_path):
-    """The machine became a quarter slower after calibration: coverage is stored as it was found, and that is not enough."""
+    """The machine became a quarter slower after calibration: the coverage found is stored, and is not enough."""
     _, profile, _ = made
     slow = np.where(profile.columns["session"] == "test", 1.25, 1.0)
     slower = Profile(profile.meta, {**profile.columns, "latency_ms": profile.columns["latency_ms"] * slow})
