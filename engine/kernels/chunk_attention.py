@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 # (head_dim, bytes of an element): rows of a tile, keys of a block, warps, stages. The loads of keys wait for the
 # loads of page ids, so of five stages two hold keys and values.
 TILES = {
-    (32, 2): (128, 128, 8, 5),
+    (32, 2): (64, 64, 4, 5),
     (64, 2): (128, 128, 8, 5),
     (128, 2): (128, 64, 8, 5),
     (32, 4): (64, 32, 4, 3),
@@ -29,7 +29,6 @@ TILES = {
 }
 # Before Hopper products read both operands from registers, and half the keys is what fits without spilling.
 TILES_BEFORE_HOPPER = TILES | {
-    (32, 2): (128, 64, 8, 5),
     (64, 2): (128, 64, 8, 5),
     (128, 2): (128, 32, 8, 5),
 }

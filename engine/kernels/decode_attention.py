@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 # (head_dim, bytes of an element): keys of a block, warps, stages. The loads of keys wait for the loads of page
 # ids, so of five stages two hold keys and values: 64 KB of them, and two or three programs on a processor.
 BLOCKS = {
-    (32, 2): (128, 4, 5),
+    (32, 2): (64, 4, 5),
     (64, 2): (128, 4, 5),
     (128, 2): (64, 4, 5),
     (32, 4): (64, 4, 3),

@@ -22,17 +22,17 @@ METADATA = ("lengths", "page_starts", "pages", "first_rows", "slots")
 FLOATS = ("partials", "log_totals", "cos", "signed_sin")
 
 
-def argument_type(name):
+def argument_type(name, element):
     if name in METADATA:
         return "*i64"
     if name in FLOATS:
         return "*fp32"
-    return "i32" if name.endswith("stride") or name == "splits" else "*bf16"
+    return "i32" if name.endswith("stride") or name == "splits" else element
 
 
-def compile_for(variant, capability):
+def compile_for(variant, capability, element="*bf16"):
     kernel = variant.kernel
-    signature = {n: "constexpr" if n in variant.constants else argument_type(n) for n in kernel.arg_names}
+    signature = {n: "constexpr" if n in variant.constants else argument_type(n, element) for n in kernel.arg_names}
     divisible = {
         (index,): [["tt.divisibility", 16]]
         for index, (name, kind) in enumerate(signature.items())
