@@ -6,6 +6,7 @@ few tokens still fills a tile, and heads need not be a power of two.
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
 
 import triton
@@ -126,6 +127,7 @@ def _attend(
     tl.store(out + ((row * HEADS + head) * HEAD_DIM)[:, None] + dims[None, :], attended, mask=real)
 
 
+@functools.cache
 def variant(heads: int, kv_heads: int, head_dim: int, page_size: int, itemsize: int, capability: int) -> Variant:
     """capability: the major number, 8 for an A100, 9 for an H100."""
     tiles = TILES if capability >= 9 else TILES_BEFORE_HOPPER

@@ -33,6 +33,8 @@ def argument_type(name, element):
 def compile_for(variant, capability, element="*bf16"):
     kernel = variant.kernel
     signature = {n: "constexpr" if n in variant.constants else argument_type(n, element) for n in kernel.arg_names}
+    if variant.constants.get("SPLIT") is False:  # where `out` stands for the parts
+        signature |= {"partials": element, "log_totals": element}
     divisible = {
         (index,): [["tt.divisibility", 16]]
         for index, (name, kind) in enumerate(signature.items())
