@@ -148,13 +148,19 @@ def test_the_others_must_say_it(architecture, field, tmp_path):
         from_hf_config(written(tmp_path / "m", **(fields | {field: ...})))
 
 
-@pytest.mark.parametrize("fields", [{"use_sliding_window": False}, {}, {"layer_types": ["full_attention"] * 32}])
-def test_a_window_that_no_layer_uses(fields, tmp_path):
-    qwen = {"architectures": ["Qwen2ForCausalLM"], "sliding_window": 4096}
-    assert from_hf_config(written(tmp_path / "m", **qwen, **fields)).qkv_bias
-    # 32 layers have full attention and there are no more.
-    in_use = {"use_sliding_window": True, "max_window_layers": 32}
-    assert from_hf_config(written(tmp_path / "m", **qwen, **in_use)).qkv_bias
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"use_sliding_window": False},
+        {"use_sliding_window": True, "max_window_layers": 32},  # and there are no more layers
+        {"use_sliding_window": True, "max_window_layers": 8, "layer_types": ["full_attention"] * 32},
+    ],
+)
+@pytest.mark.parametrize("architecture", ["Qwen2ForCausalLM", "Qwen3ForCausalLM"])
+def test_a_window_that_no_layer_uses(architecture, fields, tmp_path):
+    qwen = {"architectures": [architecture], "head_dim": 128, "sliding_window": 4096}
+    assert from_hf_config(written(tmp_path / "m", **qwen, **fields)).layers == 32
 
 
 def test_rope_as_older_and_newer_files_write_it(tmp_path):
