@@ -7,14 +7,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..tables.errors import UsageError
+from .rope_frequencies import Llama3RopeScaling
 
 
 @dataclass(frozen=True, slots=True)
 class ModelConfig:
-    """Shape of a Llama-family decoder (GQA, RoPE, RMSNorm, SwiGLU; no biases).
+    """Shape of a Llama-family decoder: GQA, RoPE, RMSNorm, SwiGLU.
 
-    context_length is what one request may reach; the engine itself is bounded by its KV pool, because
-    one measured chunk may stand for several requests. Raises UsageError for sizes that cannot be meant.
+    qkv_bias: biases on queries, keys and values and nowhere else (Qwen2, Qwen2.5). qk_norm: RMSNorm of each
+    query and key head before RoPE, one weight for all heads (Qwen3). context_length is what one request may
+    reach; the engine itself is bounded by its KV pool, because one measured chunk may stand for several
+    requests. Raises UsageError for sizes that cannot be meant.
     """
 
     name: str
@@ -29,6 +32,9 @@ class ModelConfig:
     rms_norm_eps: float
     context_length: int
     tie_embeddings: bool
+    qkv_bias: bool = False
+    qk_norm: bool = False
+    rope_scaling: Llama3RopeScaling | None = None
 
     def __post_init__(self) -> None:
         for field in (
@@ -72,6 +78,7 @@ class ModelConfig:
     def parameter_count(self) -> int:
         """Weights of the whole model; tied embeddings count once."""
         attention = self.hidden_size * (2 * self.query_size + 2 * self.kv_size)
+        attention += (self.query_size + 2 * self.kv_size) * self.qkv_bias + 2 * self.head_dim * self.qk_norm
         mlp = 3 * self.hidden_size * self.intermediate_size
         embeddings = self.vocab_size * self.hidden_size * (1 if self.tie_embeddings else 2)
         return self.layers * (attention + mlp + 2 * self.hidden_size) + embeddings + self.hidden_size
@@ -81,9 +88,9 @@ class ModelConfig:
         return self.layers * 2 * self.kv_size * dtype_bytes
 
     def shape(self) -> dict[str, int | float | bool | str]:
-        """The sizes that decide the work of an iteration (`Fingerprint.model_shape`).
+        """What decides the work of an iteration (`Fingerprint.model_shape`).
 
-        Left out because they change values or capacity but no work: rope_theta, rms_norm_eps,
+        Left out because they change values or capacity but no work: rope_theta, rope_scaling, rms_norm_eps,
         context_length, tie_embeddings.
         """
         return {
@@ -94,6 +101,8 @@ class ModelConfig:
             "kv_heads": self.kv_heads,
             "head_dim": self.head_dim,
             "intermediate_size": self.intermediate_size,
+            "qkv_bias": self.qkv_bias,
+            "qk_norm": self.qk_norm,
         }
 
 
@@ -128,6 +137,9 @@ PRESETS: dict[str, ModelConfig] = {
             rms_norm_eps=1e-5,
             context_length=131_072,
             tie_embeddings=True,
+            rope_scaling=Llama3RopeScaling(
+                factor=32.0, low_freq_factor=1.0, high_freq_factor=4.0, original_context_length=8192
+            ),
         ),
         ModelConfig(
             name="llama-3-8b",
@@ -142,6 +154,36 @@ PRESETS: dict[str, ModelConfig] = {
             rms_norm_eps=1e-5,
             context_length=8192,
             tie_embeddings=False,
+        ),
+        ModelConfig(
+            name="qwen2.5-7b",
+            vocab_size=152_064,
+            hidden_size=3584,
+            layers=28,
+            heads=28,
+            kv_heads=4,
+            head_dim=128,
+            intermediate_size=18_944,
+            rope_theta=1_000_000.0,
+            rms_norm_eps=1e-6,
+            context_length=131_072,
+            tie_embeddings=False,
+            qkv_bias=True,
+        ),
+        ModelConfig(
+            name="qwen3-8b",
+            vocab_size=151_936,
+            hidden_size=4096,
+            layers=36,
+            heads=32,
+            kv_heads=8,
+            head_dim=128,
+            intermediate_size=12_288,
+            rope_theta=1_000_000.0,
+            rms_norm_eps=1e-6,
+            context_length=40_960,
+            tie_embeddings=False,
+            qk_norm=True,
         ),
     )
 }

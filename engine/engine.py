@@ -14,6 +14,7 @@ from .config import ModelConfig
 from .facts import memory_bytes, require_device
 from .host_allocator import keep_freed_memory
 from .kv_cache import PAGE_SIZE, PageAllocator, allocate_kv_cache, pages_for
+from .memory import MemoryPlan
 from .model import forward, random_weights
 from .step import SequenceWork, build_step
 
@@ -25,10 +26,12 @@ class Engine:
 
     device: "cpu", "cuda" or "cuda:N". dtype: of weights and KV, bfloat16 on cuda and float32 on cpu unless
     given. kv_tokens: capacity of the KV pool, rounded up to whole pages; it alone bounds how long a
-    sequence may be. seed: of weights and of the values the pool is filled with (`fill_kv`).
+    sequence may be. None takes what the weights, the activations of the largest batch and a reserve leave
+    of the free memory (`MemoryPlan`). seed: of weights and of the values the pool is filled with (`fill_kv`).
     attention: the backend, one of `attention.BACKENDS`; unless given, triton on cuda where it is installed and can
     run the model, else torch.
-    Raises DeviceUnavailableError when the device is not there or cannot hold weights and KV pool.
+    Raises DeviceUnavailableError when the device is not there or cannot hold weights and KV pool, with the
+    arithmetic.
     """
 
     def __init__(
@@ -37,12 +40,12 @@ class Engine:
         *,
         device: str,
         dtype: torch.dtype | None = None,
-        kv_tokens: int,
+        kv_tokens: int | None = None,
         seed: int = 0,
         fill_kv: bool = True,
         attention: str | None = None,
     ) -> None:
-        if kv_tokens < 1:
+        if kv_tokens is not None and kv_tokens < 1:
             raise UsageError(f"Engine: kv_tokens is {kv_tokens}; expected room for at least 1 token")
         self.config = config
         self.device = require_device(device)
@@ -51,9 +54,12 @@ class Engine:
         self._backend = BACKENDS[self.attention]()
         if self.device.type == "cpu":
             keep_freed_memory()
-        pages = pages_for(kv_tokens)
+        memory = MemoryPlan(config, self.device.type, self.dtype.itemsize, memory_bytes(self.device)[1])
+        pages = pages_for(memory.kv_tokens() if kv_tokens is None else kv_tokens)
         self.kv_tokens = pages * PAGE_SIZE
-        plea = self._require_room()
+        plea = memory.asked(self.kv_tokens)
+        if not memory.holds(self.kv_tokens):
+            raise DeviceUnavailableError(plea)
         with _out_of_memory(lambda reason: DeviceUnavailableError(f"{plea} ({reason})")):
             generator = torch.Generator(self.device).manual_seed(seed)
             self.weights = random_weights(config, self.device, self.dtype, generator)
@@ -100,22 +106,6 @@ class Engine:
 
         return _out_of_memory(describe)
 
-    def _require_room(self) -> str:
-        """The arithmetic of what must fit, as a message; raised at once where it cannot."""
-        item = self.dtype.itemsize
-        weights = self.config.parameter_count * item
-        kv = self.config.kv_bytes_per_token(item) * self.kv_tokens
-        _, free = memory_bytes(self.device)
-        plea = (
-            f"model {self.config.name} on {self.device}: weights {_gib(weights)} ({self.config.parameter_count:,} "
-            f"parameters x {item} bytes) + KV pool {_gib(kv)} ({self.kv_tokens:,} tokens x "
-            f"{self.config.kv_bytes_per_token(item):,} bytes) = {_gib(weights + kv)}, free {_gib(free)}; "
-            "expected them to fit: use a smaller model, fewer kv_tokens or a device with more free memory"
-        )
-        if weights + kv > free:
-            raise DeviceUnavailableError(plea)
-        return plea
-
 
 @contextmanager
 def _out_of_memory(describe: Callable[[str], ChunkfitError]) -> Iterator[None]:
@@ -130,7 +120,3 @@ def _out_of_memory(describe: Callable[[str], ChunkfitError]) -> Iterator[None]:
         # The frames of the failed pass hold its tensors, and whoever keeps the error keeps the frames.
         traceback.clear_frames(error.__traceback__)
         raise describe(reason) from None
-
-
-def _gib(size: int) -> str:
-    return f"{size / 2**30:,.2f} GiB"

@@ -1,29 +1,51 @@
 """Reads the shape of a model from a Hugging Face `config.json`.
 
-Whatever would change the work of an iteration and is not built (experts, sliding windows, biases,
-quantised weights) is refused by name, never ignored. `rope_scaling` is accepted: it changes the rotation
-angles, not the work. Field names and defaults: transformers, `LlamaConfig` and `MistralConfig`.
+Whatever would change the work of an iteration and is not built (experts, sliding windows in use, other
+biases, quantised weights) is refused by name, never ignored, and so are rotation angles that are not
+computed. Field names and defaults: transformers, `LlamaConfig`, `MistralConfig`, `Qwen2Config`, `Qwen3Config`.
 """
 
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
 from ..tables.errors import UsageError
 from .config import ModelConfig
+from .rope_frequencies import Llama3RopeScaling
 
-ARCHITECTURES = ("LlamaForCausalLM", "MistralForCausalLM")
+
+@dataclass(frozen=True, slots=True)
+class _Architecture:
+    """What the name alone says of a model.
+
+    window_by_layer: a sliding window counts only where `use_sliding_window` is true, and only in the layers
+    from `max_window_layers` on. required: fields that its file must hold, because transformers would assume
+    a number (128 for the head size, 4,096 for the window) where Llama derives it.
+    """
+
+    qkv_bias: bool = False
+    qk_norm: bool = False
+    window_by_layer: bool = False
+    required: tuple[str, ...] = ()
+
+
+ARCHITECTURES: dict[str, _Architecture] = {
+    "LlamaForCausalLM": _Architecture(),
+    "MistralForCausalLM": _Architecture(required=("num_key_value_heads", "sliding_window")),
+    "Qwen2ForCausalLM": _Architecture(qkv_bias=True, window_by_layer=True, required=("num_key_value_heads",)),
+    "Qwen3ForCausalLM": _Architecture(qk_norm=True, window_by_layer=True, required=("num_key_value_heads", "head_dim")),
+}
 
 # Field -> (values under which the model is one we build, what any other value means).
 _CHANGES_THE_WORK: dict[str, tuple[tuple[object, ...], str]] = {
     "num_local_experts": ((None, 0), "a mixture of experts"),
     "num_experts": ((None, 0), "a mixture of experts"),
     "n_routed_experts": ((None, 0), "a mixture of experts"),
-    "sliding_window": ((None,), "sliding-window attention"),
     "quantization_config": ((None,), "quantised weights"),
-    "attention_bias": ((None, False), "biases in the attention projections"),
+    "attention_bias": ((None, False), "biases in all attention projections, the output's too"),
     "mlp_bias": ((None, False), "biases in the MLP"),
     "hidden_act": ((None, "silu", "swish"), "an MLP that is not SwiGLU"),
     "partial_rotary_factor": ((None, 1, 1.0), "RoPE on a part of each head"),
@@ -33,12 +55,13 @@ _CHANGES_THE_WORK: dict[str, tuple[tuple[object, ...], str]] = {
 def read(path: Path) -> ModelConfig:
     """`path` is the file or the folder that holds `config.json`.
 
-    head_dim defaults to hidden_size / heads, kv_heads to heads. Raises UsageError naming file and field
-    for a file that is absent, no JSON, lacks a field, is not a decoder or is a decoder that is not built.
+    In Llama's files head_dim defaults to hidden_size / heads and kv_heads to heads. Raises UsageError naming
+    file and field for a file that is absent, no JSON, lacks a field, is not a decoder or is a decoder that is
+    not built.
     """
     file = path / "config.json" if path.is_dir() else path
     fields = _load(file)
-    _require_supported(file, fields)
+    architecture = _require_supported(file, fields)
 
     heads = _size(file, fields, "num_attention_heads")
     hidden_size = _size(file, fields, "hidden_size")
@@ -53,8 +76,7 @@ def read(path: Path) -> ModelConfig:
     else:
         head_dim = hidden_size // heads
     kv_heads = heads if fields.get("num_key_value_heads") is None else _size(file, fields, "num_key_value_heads")
-    rope = fields.get("rope_parameters")  # where newer versions of transformers keep rope_theta
-    theta = rope.get("rope_theta") if isinstance(rope, dict) and "rope_theta" in rope else None
+    rope = _rope_fields(file, fields)
     try:
         return ModelConfig(
             name=path.name if path.is_dir() else (path.parent.name or path.stem),
@@ -65,10 +87,13 @@ def read(path: Path) -> ModelConfig:
             kv_heads=kv_heads,
             head_dim=head_dim,
             intermediate_size=_size(file, fields, "intermediate_size"),
-            rope_theta=theta if theta is not None else fields.get("rope_theta", 10_000.0),
+            rope_theta=rope.get("rope_theta", fields.get("rope_theta", 10_000.0)),
             rms_norm_eps=fields.get("rms_norm_eps", 1e-6),
             context_length=_size(file, fields, "max_position_embeddings"),
             tie_embeddings=_flag(file, fields, "tie_word_embeddings"),
+            qkv_bias=architecture.qkv_bias,
+            qk_norm=architecture.qk_norm,
+            rope_scaling=_rope_scaling(file, rope),
         )
     except UsageError as error:
         if str(error).startswith(str(file)):
@@ -104,7 +129,7 @@ def _load(file: Path) -> dict[str, Any]:
     return fields
 
 
-def _require_supported(file: Path, fields: dict[str, Any]) -> None:
+def _require_supported(file: Path, fields: dict[str, Any]) -> _Architecture:
     if fields.get("is_encoder_decoder"):
         _refuse(file, "field 'is_encoder_decoder' is true: an encoder-decoder", "a decoder-only language model")
     names = fields.get("architectures")
@@ -118,6 +143,16 @@ def _require_supported(file: Path, fields: dict[str, Any]) -> None:
             else "not a decoder-only language model"
         )
         _refuse(file, f"field 'architectures' is {names[0]!r}: {what}", f"one of {', '.join(ARCHITECTURES)}")
+    architecture = ARCHITECTURES[names[0]]
+    for field in architecture.required:
+        if field not in fields:
+            _refuse(file, f"field {field!r} is missing; found {_listed(fields)}", f"it in the file of a {names[0]}")
+    _require_built(file, fields)
+    _require_full_attention(file, fields, architecture)
+    return architecture
+
+
+def _require_built(file: Path, fields: dict[str, Any]) -> None:
     for field, (accepted, meaning) in _CHANGES_THE_WORK.items():
         if fields.get(field) not in accepted:
             _refuse(
@@ -125,6 +160,9 @@ def _require_supported(file: Path, fields: dict[str, Any]) -> None:
                 f"field {field!r} is {_short(fields[field])}: {meaning}, which this engine does not build",
                 f"the field absent or one of {', '.join(map(repr, accepted))}",
             )
+
+
+def _require_full_attention(file: Path, fields: dict[str, Any], architecture: _Architecture) -> None:
     for kind in fields.get("layer_types") or ():
         if kind != "full_attention":
             _refuse(
@@ -132,6 +170,48 @@ def _require_supported(file: Path, fields: dict[str, Any]) -> None:
                 f"field 'layer_types' holds {_short(kind)}, which this engine does not build",
                 "'full_attention' in every layer",
             )
+    window = fields.get("sliding_window")
+    if window is None:
+        return
+    if architecture.window_by_layer:
+        if fields.get("layer_types") or not _flag(file, fields, "use_sliding_window"):
+            return
+        if _size(file, fields, "max_window_layers") >= _size(file, fields, "num_hidden_layers"):
+            return
+    _refuse(
+        file,
+        f"field 'sliding_window' is {_short(window)}: sliding-window attention, which this engine does not build",
+        "null" + (", or 'use_sliding_window' false" if architecture.window_by_layer else ""),
+    )
+
+
+def _rope_fields(file: Path, fields: dict[str, Any]) -> dict[str, Any]:
+    """`rope_parameters`, where newer versions of transformers keep rope_theta too, or else `rope_scaling`."""
+    name = "rope_parameters" if fields.get("rope_parameters") is not None else "rope_scaling"
+    rope = fields.get(name)
+    if rope is None:
+        return {}
+    if not isinstance(rope, dict):
+        _refuse(file, f"field {name!r} is {_short(rope)}", "an object or null")
+    _require_built(file, {"partial_rotary_factor": rope.get("partial_rotary_factor")})
+    return rope
+
+
+def _rope_scaling(file: Path, rope: dict[str, Any]) -> Llama3RopeScaling | None:
+    kind = rope.get("rope_type", rope.get("type", "default"))  # older files say "type"
+    if kind == "default":
+        return None
+    if kind != "llama3":
+        _refuse(
+            file,
+            f"the rope type is {_short(kind)}, whose angles this engine does not compute",
+            "'default' or 'llama3' (angles change no work: without the field the iterations take the same time)",
+        )
+    names = ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings")
+    for name in names:
+        if name not in rope:
+            _refuse(file, f"the rope scaling lacks {name!r}; found {_listed(rope)}", f"all of {', '.join(names)}")
+    return Llama3RopeScaling(*(rope[name] for name in names))
 
 
 def _size(file: Path, fields: dict[str, Any], field: str) -> int:
@@ -151,7 +231,9 @@ def _flag(file: Path, fields: dict[str, Any], field: str) -> bool:
 
 
 def _refuse(file: Path, found: str, expected: str) -> NoReturn:
-    raise UsageError(f"{file}: {found}; expected {expected}: use a Llama-family config.json or a preset of this engine")
+    raise UsageError(
+        f"{file}: {found}; expected {expected}: use the config.json of a Llama or Qwen decoder, or a preset"
+    )
 
 
 def _listed(fields: dict[str, Any]) -> str:

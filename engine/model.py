@@ -11,15 +11,19 @@ import torch.nn.functional as F
 from .attention.base import Backend
 from .config import ModelConfig
 from .kv_cache import KVCache
+from .rope_frequencies import rope_frequencies
 from .step import Step
 
 
 @dataclass(frozen=True, slots=True)
 class LayerWeights:
-    """Matrices are (out, in); projections that read the same input are one matrix."""
+    """Matrices are (out, in); projections that read the same input are one matrix. None: the model has none."""
 
     attention_norm: torch.Tensor  # (hidden,)
     query_key_value: torch.Tensor  # (query + 2 kv, hidden)
+    query_key_value_bias: torch.Tensor | None  # (query + 2 kv,)
+    query_norm: torch.Tensor | None  # (head_dim,), the same for every query head
+    key_norm: torch.Tensor | None  # (head_dim,), the same for every key head
     attention_out: torch.Tensor  # (hidden, query)
     mlp_norm: torch.Tensor  # (hidden,)
     gate_up: torch.Tensor  # (2 intermediate, hidden)
@@ -32,37 +36,47 @@ class ModelWeights:
     layers: tuple[LayerWeights, ...]
     final_norm: torch.Tensor  # (hidden,)
     lm_head: torch.Tensor  # (vocab, hidden); the embedding itself where the two are tied
+    rope_frequencies: torch.Tensor  # (head_dim / 2,) radians per token, float32 or float64
 
 
 def random_weights(
     config: ModelConfig, device: torch.device, dtype: torch.dtype, generator: torch.Generator
 ) -> ModelWeights:
     """Normal with deviation 1 / sqrt(inputs), so that activations keep their size through the layers
-    (products on zeros or on denormal numbers take another time); norms near 1.
+    (products on zeros or on denormal numbers take another time); norms near 1, biases near 0.
     """
 
     def matrix(outputs: int, inputs: int) -> torch.Tensor:
         weights = torch.empty((outputs, inputs), device=device, dtype=dtype)
         return weights.normal_(0.0, 1.0 / math.sqrt(inputs), generator=generator)
 
-    def norm() -> torch.Tensor:
-        weights = torch.empty(config.hidden_size, device=device, dtype=dtype)
-        return weights.normal_(1.0, 0.02, generator=generator)
+    def vector(size: int, mean: float) -> torch.Tensor:
+        return torch.empty(size, device=device, dtype=dtype).normal_(mean, 0.02, generator=generator)
 
+    projected = config.query_size + 2 * config.kv_size
     embedding = matrix(config.vocab_size, config.hidden_size)
     layers = tuple(
         LayerWeights(
-            attention_norm=norm(),
-            query_key_value=matrix(config.query_size + 2 * config.kv_size, config.hidden_size),
+            attention_norm=vector(config.hidden_size, 1.0),
+            query_key_value=matrix(projected, config.hidden_size),
+            query_key_value_bias=vector(projected, 0.0) if config.qkv_bias else None,
+            query_norm=vector(config.head_dim, 1.0) if config.qk_norm else None,
+            key_norm=vector(config.head_dim, 1.0) if config.qk_norm else None,
             attention_out=matrix(config.hidden_size, config.query_size),
-            mlp_norm=norm(),
+            mlp_norm=vector(config.hidden_size, 1.0),
             gate_up=matrix(2 * config.intermediate_size, config.hidden_size),
             down=matrix(config.hidden_size, config.intermediate_size),
         )
         for _ in range(config.layers)
     )
     lm_head = embedding if config.tie_embeddings else matrix(config.vocab_size, config.hidden_size)
-    return ModelWeights(embedding, layers, norm(), lm_head)
+    # Sent once: a copy in every pass would make the host wait.
+    frequencies = torch.tensor(
+        rope_frequencies(config.head_dim, config.rope_theta, config.rope_scaling).tolist(),
+        device=device,
+        dtype=torch.float64 if dtype == torch.float64 else torch.float32,
+    )
+    return ModelWeights(embedding, layers, vector(config.hidden_size, 1.0), lm_head, frequencies)
 
 
 def forward(config: ModelConfig, weights: ModelWeights, cache: KVCache, step: Step, backend: Backend) -> torch.Tensor:
@@ -72,17 +86,16 @@ def forward(config: ModelConfig, weights: ModelWeights, cache: KVCache, step: St
     """
     hidden = F.embedding(step.token_ids, weights.embedding)
     branch: torch.Tensor | None = None
-    plan = backend.plan(step, config, hidden.dtype)
+    plan = backend.plan(step, config, weights.rope_frequencies, hidden.dtype)
     rotated_heads = config.heads + config.kv_heads
     for index, layer in enumerate(weights.layers):
         normed, hidden = backend.add_norm(hidden, branch, layer.attention_norm, config.rms_norm_eps)
-        projected = F.linear(normed, layer.query_key_value).view(
+        projected = F.linear(normed, layer.query_key_value, layer.query_key_value_bias).view(
             hidden.shape[0], rotated_heads + config.kv_heads, config.head_dim
         )
+        queries_keys = _norm_heads(projected[:, :rotated_heads], layer, config)
         keys, values = cache.layer(index)
-        queries = backend.rotate_and_write(
-            projected[:, :rotated_heads], projected[:, rotated_heads:], keys, values, plan
-        )
+        queries = backend.rotate_and_write(queries_keys, projected[:, rotated_heads:], keys, values, plan)
         attended = backend.attend(queries, keys, values, plan)
         branch = F.linear(attended.flatten(1), layer.attention_out)
 
@@ -94,3 +107,12 @@ def forward(config: ModelConfig, weights: ModelWeights, cache: KVCache, step: St
     branch = branch.index_select(0, step.sample_rows)
     normed, _ = backend.add_norm(hidden, branch, weights.final_norm, config.rms_norm_eps)
     return F.linear(normed, weights.lm_head)
+
+
+def _norm_heads(queries_keys: torch.Tensor, layer: LayerWeights, config: ModelConfig) -> torch.Tensor:
+    """queries_keys (tokens, heads + kv_heads, head_dim), each head normed by itself where the model does that."""
+    if layer.query_norm is None or layer.key_norm is None:
+        return queries_keys
+    queries, keys = torch.split(queries_keys, [config.heads, config.kv_heads], dim=1)
+    size, eps = (config.head_dim,), config.rms_norm_eps
+    return torch.cat((F.rms_norm(queries, size, layer.query_norm, eps), F.rms_norm(keys, size, layer.key_norm, eps)), 1)

@@ -6,16 +6,15 @@ import torch
 
 
 def rotation(
-    positions: torch.Tensor, head_dim: int, theta: float, dtype: torch.dtype
+    positions: torch.Tensor, frequencies: torch.Tensor, dtype: torch.dtype
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """(cos, signed sin), each (tokens, 1, head_dim), for `rotate`.
 
-    Angles are computed in float32 at least: bfloat16 holds positions exactly only up to 256. They are
-    computed for the positions at hand, so no table limits how far a measured prefix may reach.
+    frequencies: (head_dim / 2,) radians per token (`rope_frequencies`), in float32 at least, and so are the
+    angles: bfloat16 holds positions exactly only up to 256. They are computed for the positions at hand, so
+    no table limits how far a measured prefix may reach.
     """
-    precise = torch.float64 if dtype == torch.float64 else torch.float32
-    pairs = torch.arange(0, head_dim, 2, device=positions.device, dtype=precise)
-    angles = positions.to(precise).unsqueeze(1) * theta ** (-pairs / head_dim)
+    angles = positions.to(frequencies.dtype).unsqueeze(1) * frequencies
     cos, sin = angles.cos(), angles.sin()
     return (
         torch.cat((cos, cos), dim=-1).unsqueeze(1).to(dtype),

@@ -9,8 +9,6 @@ from ..engine.config import ModelConfig, resolve_model
 from ..tables.domain import Domain
 from ..tables.errors import DeviceUnavailableError, UsageError
 
-# Share of the free memory left to the allocator's fragmentation and to workspaces.
-MEMORY_RESERVE = 0.10
 CUDA_DTYPE_BYTES = 2
 # KV capacities are rounded down to this, so that a little less free memory gives the same domain.
 KV_ROUNDING = 16_384
@@ -71,35 +69,24 @@ def cpu_domain(config: ModelConfig) -> Domain:
 
 
 def cuda_domain(config: ModelConfig, free_bytes: int) -> Domain:
-    """What fits `free_bytes` of device memory in bfloat16.
+    """What fits `free_bytes` of device memory in bfloat16, by the engine's own arithmetic (`MemoryPlan`).
 
-    KV pool = (free - 10% - weights - activations) / KV bytes per token, at most what the largest decode
-    batch and the largest chunk need together. Activations of one iteration are counted as 4 hidden and
-    3 MLP rows per batch token and float32 logits per sequence.
-    Raises DeviceUnavailableError when not even one KV block of 16,384 tokens is left.
+    The KV pool is what an engine on that device would take, less the unused ends of last pages, and at most
+    what the largest batch reads. Raises DeviceUnavailableError when not even one KV block of 16,384 tokens
+    is left.
     """
-    decodes, chunk = 256, min(8192, config.context_length)
-    context = min(16_384, config.context_length)
-    batch_tokens = decodes + chunk
-    weights = config.parameter_count * CUDA_DTYPE_BYTES
-    rows = 4 * config.hidden_size + 3 * config.intermediate_size
-    activations = batch_tokens * rows * CUDA_DTYPE_BYTES + (decodes + 1) * config.vocab_size * 4
-    reserve = int(free_bytes * MEMORY_RESERVE)
-    per_token = config.kv_bytes_per_token(CUDA_DTYPE_BYTES)
-    room = (free_bytes - reserve - weights - activations) // per_token
-    kv_tokens = min(room, decodes * context + config.context_length + chunk) // KV_ROUNDING * KV_ROUNDING
-    if kv_tokens < KV_ROUNDING:
-        raise DeviceUnavailableError(
-            f"model {config.name}: {free_bytes:,} bytes free - {reserve:,} reserve - {weights:,} weights - "
-            f"{activations:,} activations leave room for {max(room, 0):,} KV tokens of {per_token:,} bytes; "
-            f"expected at least {KV_ROUNDING:,}: free memory on the device or take a smaller --model"
-        )
+    from ..engine.memory import MemoryPlan, largest_batch, page_slack  # torch: a GPU needs it anyway
+
+    batch = largest_batch(config)
+    slack = page_slack(batch.decodes + 1)
+    room = MemoryPlan(config, "cuda", CUDA_DTYPE_BYTES, free_bytes).kv_tokens(at_least=KV_ROUNDING + slack) - slack
+    kv_tokens = batch.kv_tokens if room >= batch.kv_tokens else room // KV_ROUNDING * KV_ROUNDING
     return Domain(
-        max_decodes=decodes,
-        max_context_tokens=min(context, kv_tokens),
-        max_chunk_tokens=min(chunk, kv_tokens),
-        max_prefix_tokens=min(config.context_length, kv_tokens),
-        max_batch_tokens=batch_tokens,
+        max_decodes=batch.decodes,
+        max_context_tokens=min(batch.context_tokens, kv_tokens),
+        max_chunk_tokens=min(batch.chunk_tokens, kv_tokens),
+        max_prefix_tokens=min(batch.prefix_tokens, kv_tokens),
+        max_batch_tokens=batch.batch_tokens,
         kv_tokens=kv_tokens,
         context_length=config.context_length,
     )

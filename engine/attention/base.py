@@ -16,8 +16,8 @@ class Backend(Protocol):
     keys and values are one layer's pool, (slots, kv_heads * head_dim). Nothing waits for the device.
     """
 
-    def plan(self, step: Step, config: ModelConfig, dtype: torch.dtype) -> Any:
-        """What is the same for every layer, once per iteration."""
+    def plan(self, step: Step, config: ModelConfig, frequencies: torch.Tensor, dtype: torch.dtype) -> Any:
+        """What is the same for every layer, once per iteration. frequencies: `ModelWeights.rope_frequencies`."""
 
     def add_norm(
         self, hidden: torch.Tensor, branch: torch.Tensor | None, weight: torch.Tensor, eps: float

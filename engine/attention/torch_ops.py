@@ -44,9 +44,9 @@ class Plan:
     causal_mask: torch.Tensor | None  # (QUERY_BLOCK, longest chunk with prefix), aligned at its lower right
 
 
-def plan(step: Step, config: ModelConfig, dtype: torch.dtype) -> Plan:
+def plan(step: Step, config: ModelConfig, frequencies: torch.Tensor, dtype: torch.dtype) -> Plan:
     """Gather indices and masks of `step`; masks are added to scores of `dtype`."""
-    cos, signed_sin = rotation(step.positions, config.head_dim, config.rope_theta, dtype)
+    cos, signed_sin = rotation(step.positions, frequencies, dtype)
     return Plan(
         cos,
         signed_sin,

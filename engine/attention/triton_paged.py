@@ -50,9 +50,9 @@ def problem(config: ModelConfig, device: torch.device, dtype: torch.dtype) -> st
     return None
 
 
-def plan(step: Step, config: ModelConfig, dtype: torch.dtype) -> Plan:
+def plan(step: Step, config: ModelConfig, frequencies: torch.Tensor, dtype: torch.dtype) -> Plan:
     """Angles in float32 whatever `dtype` is: the kernel turns in float32."""
-    cos, signed_sin = rotation(step.positions, config.head_dim, config.rope_theta, torch.float32)
+    cos, signed_sin = rotation(step.positions, frequencies, torch.float32)
     processors, capability = _processors_and_capability(step.positions.device)
     splits = 1
     if step.decodes:

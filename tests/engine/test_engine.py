@@ -5,10 +5,6 @@ import torch
 
 from chunkfit.engine import PRESETS, Engine, ModelConfig, SequenceWork
 from chunkfit.engine import engine as engine_module
-from chunkfit.engine.attention import torch_ops
-from chunkfit.engine.kv_cache import allocate_kv_cache
-from chunkfit.engine.model import forward, random_weights
-from chunkfit.engine.step import build_step
 from chunkfit.tables.errors import DeviceMemoryError, DeviceUnavailableError, UsageError
 
 SHAPE = ModelConfig(
@@ -164,26 +160,6 @@ def test_other_errors_pass_through(engine, monkeypatch):
     monkeypatch.setattr(engine_module, "forward", fail)
     with pytest.raises(RuntimeError, match="a bug"):
         engine.iterate([SequenceWork([1], 0, [0])], [])
-
-
-def test_nothing_in_a_pass_reads_a_value_back_or_leaves_the_device():
-    """On the meta device tensors have no values: .item(), .tolist(), boolean indexing and mixing with a
-    CPU tensor all raise. (Fake tensors on "cuda" would need a CUDA build of torch for every slice.)
-    """
-    meta = torch.device("meta")
-    with torch.inference_mode():
-        weights = random_weights(SHAPE, meta, torch.bfloat16, torch.Generator())
-        cache = allocate_kv_cache(SHAPE, 64, meta, torch.bfloat16, None)
-        step = build_step(
-            [SequenceWork([1], 20, [0, 1]), SequenceWork([1], 200, range(2, 15))],
-            [SequenceWork([1] * 30, 7, [20, 21, 22]), SequenceWork([1] * 600, 0, range(23, 61))],
-            vocab_size=64,
-            pages=64,
-            device=meta,
-        )
-        logits = forward(SHAPE, weights, cache, step, torch_ops)
-    assert logits.device == meta
-    assert (logits.shape, logits.dtype) == ((4, 64), torch.bfloat16)
 
 
 @pytest.mark.gpu

@@ -9,13 +9,25 @@ import torch
 from chunkfit.engine import Engine, ModelConfig, SequenceWork, step
 from chunkfit.engine.attention import torch_ops
 from chunkfit.engine.kv_cache import PAGE_SIZE, pages_for
+from chunkfit.engine.rope_frequencies import Llama3RopeScaling, rope_frequencies
 
 VOCAB = 97
 CLOSE = {"rtol": 0, "atol": 1e-10}
 BOUNDARY_LENGTHS = (1, 15, 16, 17, 33)
 
 
-def config(heads=4, kv_heads=2, tie=False):
+# What sets the members of the family apart. Llama 3.1's scaling is wide enough to reach, keep and mix some of
+# the four frequencies of these heads.
+FAMILY = {
+    "llama": {},
+    "llama3.1": {"rope_scaling": Llama3RopeScaling(8.0, 1.0, 4.0, 40)},
+    "qwen2.5": {"qkv_bias": True},
+    "qwen3": {"qk_norm": True},
+}
+every_member = pytest.mark.parametrize("member", FAMILY)
+
+
+def config(heads=4, kv_heads=2, tie=False, member="llama"):
     return ModelConfig(
         name="test",
         vocab_size=VOCAB,
@@ -29,12 +41,21 @@ def config(heads=4, kv_heads=2, tie=False):
         rms_norm_eps=1e-5,
         context_length=4096,
         tie_embeddings=tie,
+        **FAMILY[member],
     )
 
 
-def engine(shape=None, **options):
-    options = {"kv_tokens": 4096, "dtype": torch.float64} | options
-    return Engine(shape or config(), device="cpu", **options)
+def engine(shape=None):
+    """Biases and norm weights far from what would leave them without effect."""
+    machine = Engine(shape or config(), device="cpu", kv_tokens=4096, dtype=torch.float64)
+    generator = torch.Generator().manual_seed(11)
+    for layer in machine.weights.layers:
+        if layer.query_key_value_bias is not None:
+            layer.query_key_value_bias.normal_(generator=generator)
+        for norm in (layer.query_norm, layer.key_norm):
+            if norm is not None:
+                norm.uniform_(0.5, 1.5, generator=generator)
+    return machine
 
 
 def tokens(length, seed):
@@ -68,9 +89,21 @@ def reference(machine, token_ids):
     def norm(x, weight):
         return x / torch.sqrt((x * x).mean(-1, keepdim=True) + shape.rms_norm_eps) * weight
 
-    frequencies = torch.tensor(
-        [shape.rope_theta ** (-2 * i / head_dim) for i in range(head_dim // 2)], dtype=torch.float64
-    )
+    def frequency(pair):
+        plain = shape.rope_theta ** (-2 * pair / head_dim)
+        scaling = shape.rope_scaling
+        if scaling is None:
+            return plain
+        wavelength = 2 * math.pi / plain
+        if wavelength < scaling.original_context_length / scaling.high_freq_factor:
+            return plain
+        if wavelength > scaling.original_context_length / scaling.low_freq_factor:
+            return plain / scaling.factor
+        smooth = scaling.original_context_length / wavelength - scaling.low_freq_factor
+        smooth /= scaling.high_freq_factor - scaling.low_freq_factor
+        return (1 - smooth) * plain / scaling.factor + smooth * plain
+
+    frequencies = torch.tensor([frequency(pair) for pair in range(head_dim // 2)], dtype=torch.float64)
     turns = torch.polar(torch.ones(1, dtype=torch.float64), torch.arange(len(token_ids))[:, None] * frequencies[None])
 
     def rotate(x):
@@ -81,13 +114,17 @@ def reference(machine, token_ids):
     hidden = weights.embedding[torch.tensor(token_ids)]
     for layer in weights.layers:
         projected = norm(hidden, layer.attention_norm) @ layer.query_key_value.T
+        if shape.qkv_bias:
+            projected = projected + layer.query_key_value_bias
         heads = [projected[:, i : i + head_dim] for i in range(0, projected.shape[1], head_dim)]
         outputs = []
         for head in range(shape.heads):
             kv_head = head // (shape.heads // shape.kv_heads)
-            key = rotate(heads[shape.heads + kv_head])
+            query, key = heads[head], heads[shape.heads + kv_head]
             value = heads[shape.heads + shape.kv_heads + kv_head]
-            scores = rotate(heads[head]) @ key.T / math.sqrt(head_dim)
+            if shape.qk_norm:
+                query, key = norm(query, layer.query_norm), norm(key, layer.key_norm)
+            scores = rotate(query) @ rotate(key).T / math.sqrt(head_dim)
             outputs.append(scores.masked_fill(~causal, -math.inf).softmax(-1) @ value)
         hidden = hidden + torch.cat(outputs, dim=1) @ layer.attention_out.T
         gate, up = (norm(hidden, layer.mlp_norm) @ layer.gate_up.T).split(shape.intermediate_size, dim=1)
@@ -95,10 +132,20 @@ def reference(machine, token_ids):
     return norm(hidden, weights.final_norm) @ weights.lm_head.T
 
 
+def test_the_scaling_of_this_test_keeps_slows_and_mixes():
+    """Else the tests below would not see an error in one of the three."""
+    plain = rope_frequencies(8, 500.0, None)
+    slowing = plain / rope_frequencies(8, 500.0, FAMILY["llama3.1"]["rope_scaling"])
+    assert slowing[0] == 1
+    assert 1 < slowing[1] < 8
+    assert slowing[2:] == pytest.approx([8, 8])
+
+
 @pytest.mark.parametrize(("heads", "kv_heads"), [(4, 1), (4, 2), (2, 2)])
 @pytest.mark.parametrize("tie", [False, True])
-def test_paged_equals_contiguous(heads, kv_heads, tie):
-    machine = engine(config(heads, kv_heads, tie))
+@every_member
+def test_paged_equals_contiguous(heads, kv_heads, tie, member):
+    machine = engine(config(heads, kv_heads, tie, member))
     token_ids, pages = prepared(machine, 45, seed=1)
     with torch.inference_mode():
         expected = reference(machine, token_ids[:46])
@@ -120,9 +167,10 @@ def test_page_boundaries(length):
     torch.testing.assert_close(machine.logits([decode], [])[0], expected[length], **CLOSE)
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_any_chunking_equals_the_whole_prompt(seed, monkeypatch):
-    machine = engine()
+@pytest.mark.parametrize("seed", range(3))
+@every_member
+def test_any_chunking_equals_the_whole_prompt(member, seed, monkeypatch):
+    machine = engine(config(member=member))
     rng = np.random.default_rng(seed)
     token_ids = tokens(83, seed)
     whole = compute(machine, token_ids, machine.allocator.allocate(6))
@@ -131,8 +179,9 @@ def test_any_chunking_equals_the_whole_prompt(seed, monkeypatch):
     torch.testing.assert_close(compute(machine, token_ids, machine.allocator.allocate(6), cuts), whole, **CLOSE)
 
 
-def test_one_token_at_a_time_equals_the_whole_prompt():
-    machine = engine()
+@every_member
+def test_one_token_at_a_time_equals_the_whole_prompt(member):
+    machine = engine(config(member=member))
     token_ids = tokens(35, 9)
     whole = compute(machine, token_ids, machine.allocator.allocate(3))
     pages = machine.allocator.allocate(3)
@@ -142,8 +191,9 @@ def test_one_token_at_a_time_equals_the_whole_prompt():
 
 
 @pytest.mark.parametrize("options", [{}, {"QUERY_BLOCK": 5}, {"GROUP_TOKENS": 300}, {"PADDING_TOKENS": 0}])
-def test_mixed_batch_equals_its_parts_alone(options, monkeypatch):
-    machine = engine()
+@every_member
+def test_mixed_batch_equals_its_parts_alone(member, options, monkeypatch):
+    machine = engine(config(member=member))
     for name, value in options.items():
         monkeypatch.setattr(torch_ops if name == "QUERY_BLOCK" else step, name, value)
     # Contexts of one group, of neighbouring groups, in no order; prefixes inside and at the end of a page.
@@ -160,8 +210,9 @@ def test_mixed_batch_equals_its_parts_alone(options, monkeypatch):
     torch.testing.assert_close(together, torch.cat(alone), **CLOSE)
 
 
-def test_page_order_does_not_matter():
-    machine = engine()
+@every_member
+def test_page_order_does_not_matter(member):
+    machine = engine(config(member=member))
     token_ids = tokens(90, 3)
     pages = machine.allocator.allocate(6)
     rising = compute(machine, token_ids, sorted(pages))

@@ -1,5 +1,6 @@
 """The whole pass on the Triton backend against the torch backend in float64, same weights and KV."""
 
+from dataclasses import fields, replace
 from itertools import pairwise
 
 import numpy as np
@@ -9,6 +10,7 @@ from support.kernel_device import DEVICE, INTERPRETED
 
 from chunkfit.engine import Engine, ModelConfig, SequenceWork
 from chunkfit.engine.kv_cache import pages_for
+from chunkfit.engine.rope_frequencies import Llama3RopeScaling
 
 SHAPE = ModelConfig(
     name="test",
@@ -29,18 +31,27 @@ DTYPE = torch.float32 if INTERPRETED else torch.bfloat16
 TOLERANCE = 1e-4 if INTERPRETED else 0.15
 
 
-@pytest.fixture
-def engines():
-    tested = Engine(SHAPE, device=DEVICE, dtype=DTYPE, kv_tokens=4096, attention="triton")
-    exact = Engine(SHAPE, device="cpu", dtype=torch.float64, kv_tokens=4096, attention="torch")
+# All that sets the members of the family apart, at once.
+QWEN = replace(SHAPE, qkv_bias=True, qk_norm=True, rope_scaling=Llama3RopeScaling(8.0, 1.0, 4.0, 256))
+
+
+def pair(shape):
+    tested = Engine(shape, device=DEVICE, dtype=DTYPE, kv_tokens=4096, attention="triton")
+    exact = Engine(shape, device="cpu", dtype=torch.float64, kv_tokens=4096, attention="torch")
     for name in ("embedding", "final_norm", "lm_head"):
         getattr(exact.weights, name).copy_(getattr(tested.weights, name))
     for mine, theirs in zip(exact.weights.layers, tested.weights.layers, strict=True):
-        for name in ("attention_norm", "query_key_value", "attention_out", "mlp_norm", "gate_up", "down"):
-            getattr(mine, name).copy_(getattr(theirs, name))
+        for field in fields(mine):
+            if (weight := getattr(mine, field.name)) is not None:
+                weight.copy_(getattr(theirs, field.name))
     exact.cache.keys.copy_(tested.cache.keys)
     exact.cache.values.copy_(tested.cache.values)
     return tested, exact
+
+
+@pytest.fixture
+def engines():
+    return pair(SHAPE)
 
 
 def works(starts, counts, seed=0):
@@ -73,6 +84,13 @@ def test_logits_and_kv(engines, decodes, chunks):
     for name in ("keys", "values"):
         found, expected = (getattr(engine.cache, name).double().cpu() for engine in engines)
         torch.testing.assert_close(found, expected, rtol=0, atol=TOLERANCE)
+
+
+def test_biases_head_norms_and_scaled_rotation():
+    engines = pair(QWEN)
+    decode, chunk = works([90, 30], [1, 20])
+    found, expected = (engine.logits([decode], [chunk]).double().cpu() for engine in engines)
+    torch.testing.assert_close(found, expected, rtol=0, atol=TOLERANCE)
 
 
 def test_chunks_of_a_prompt_equal_the_prompt(engines):

@@ -11,6 +11,7 @@ from chunkfit.engine.kernels.rms_norm import rms_norm
 from chunkfit.engine.kernels.rope_kv import rope_kv
 from chunkfit.engine.kernels.silu_mul import silu_mul
 from chunkfit.engine.rope import rotation
+from chunkfit.engine.rope_frequencies import rope_frequencies
 
 
 def normal(*shape, dtype, seed=0):
@@ -43,7 +44,8 @@ def test_rope_and_kv_write(case):
     positions = torch.tensor([0, 3, 100_000, 17, 1][:tokens], device=DEVICE)
     slots = torch.tensor([9, 2, 5, 0, 7][:tokens], device=DEVICE)
     keys, values = (torch.full((11, kv_heads * head_dim), math.nan, dtype=case["dtype"], device=DEVICE) for _ in "kv")
-    cos, signed_sin = rotation(positions, head_dim, 10_000.0, torch.float32)
+    frequencies = torch.tensor(rope_frequencies(head_dim, 10_000.0, None), dtype=torch.float32, device=DEVICE)
+    cos, signed_sin = rotation(positions, frequencies, torch.float32)
     rope_kv(queries_keys, new_values, cos, signed_sin, slots, keys, values)
 
     # float32 is what angles are computed in; the rotation itself is checked in complex numbers.
