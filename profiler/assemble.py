@@ -91,6 +91,7 @@ def _columns(measured: Sequence[Measured]) -> Columns:
         "context_tokens": per_row([point.k for point in points], np.int64),
         "chunk_tokens": per_row([point.c for point in points], np.int64),
         "prefix_tokens": per_row([point.u for point in points], np.int64),
+        "layout": per_row([point.layout for point in points], np.str_),
         "latency_ms": np.asarray([latency for latency, _ in repeats], dtype=np.float64),
         "event_ms": np.asarray([np.nan if event is None else event for _, event in repeats], dtype=np.float64),
         "flagged": np.zeros(len(repeats), dtype=np.bool_),

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..tables.errors import ProfileFormatError
 from ..tables.grid import scene_of
+from .layout import batch_of
 
 Columns = dict[str, NDArray[Any]]
 
-ROLES = ("point", "anchor", "sentinel")
+# Batches of the last two roles come in pairs of equal totals: the usual batch and one with a layout.
+Role = Literal["point", "anchor", "sentinel", "unequal", "chunks"]
+ROLES: tuple[Role, ...] = get_args(Role)
+PAIRED: tuple[Role, ...] = ("unequal", "chunks")
 # One row per timed iteration. Strings are NumPy unicode arrays; event_ms NaN means unknown.
 COLUMNS: dict[str, type] = {
     "session": np.str_,
@@ -26,6 +30,7 @@ COLUMNS: dict[str, type] = {
     "context_tokens": np.int64,
     "chunk_tokens": np.int64,
     "prefix_tokens": np.int64,
+    "layout": np.str_,  # empty: equal contexts and at most one chunk; else see layout.py
     "latency_ms": np.float64,
     "event_ms": np.float64,
     "flagged": np.bool_,  # measured while the device throttled
@@ -39,7 +44,7 @@ def check_rows(columns: Mapping[str, NDArray[Any]], where: str) -> Columns:
 
     Raises ProfileFormatError naming the column, or the first bad row (counted from 0) and its values:
     a missing or unknown column, unequal lengths, a wrong type, a latency that is not a finite number
-    above 0, a negative count, a decode without context, an empty batch, a scene that does not fit.
+    above 0, a negative count, a decode without context, an empty batch, a scene or layout that does not fit.
     """
     missing = [name for name in COLUMNS if name not in columns]
     unknown = [name for name in columns if name not in COLUMNS]
@@ -77,6 +82,7 @@ def _check_values(columns: Columns, where: str) -> None:
         (~np.isin(columns["role"], ROLES), "role", f"one of {', '.join(ROLES)}"),
         (columns["session"] == "", "session", "a session name"),
         (~np.isfinite(columns["started_s"]), "started_s", "a finite number of seconds"),
+        (_wrong_layouts(columns), "layout", "one of the row's totals, and empty unless the row is of a pair"),
     ]
     for broken, name, expected in rules:
         if broken.any():
@@ -86,3 +92,14 @@ def _check_values(columns: Columns, where: str) -> None:
                 f"n {n[row]}, k {k[row]}, c {c[row]}, u {u[row]}): {name} = {columns[name][row]}; expected "
                 f"{expected}: remove the row or measure it again"
             )
+
+
+def _wrong_layouts(columns: Columns) -> NDArray[np.bool_]:
+    wrong: NDArray[np.bool_] = (columns["layout"] != "") & ~np.isin(columns["role"], PAIRED)
+    names = ("decodes", "context_tokens", "chunk_tokens", "prefix_tokens")
+    for row in np.flatnonzero((columns["layout"] != "") & ~wrong).tolist():
+        try:
+            batch_of(str(columns["layout"][row]), *(int(columns[name][row]) for name in names))
+        except ValueError:
+            wrong[row] = True
+    return wrong

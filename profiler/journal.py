@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from ..tables.errors import ProfileFormatError, UsageError
 from ..tables.fingerprint import Fingerprint
+from .columns import Role
 from .plan import SESSIONS, Session, SweepPlan
 
 # History: 1 first.
@@ -56,7 +57,7 @@ class MeasuredLine(_Line):
     kind: Literal["measured"] = "measured"
     session: Session
     point_id: Count
-    role: Literal["point", "anchor", "sentinel"]
+    role: Role
     order: Count
     started_s: Seconds
     ended_s: Seconds
@@ -69,7 +70,7 @@ class SkippedLine(_Line):
     kind: Literal["skipped"] = "skipped"
     session: Session
     point_id: Count
-    role: Literal["point", "anchor", "sentinel"]
+    role: Role
     order: Count
     ended_s: Seconds
     reason: str

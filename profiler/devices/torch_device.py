@@ -16,6 +16,7 @@ from ...engine.step import SequenceWork
 from ...tables.batch import Batch
 from ...tables.errors import UsageError
 from ...tables.fingerprint import Fingerprint
+from ..pairs import MOST_CHUNKS
 from .base import DeviceSpec, Sample
 
 
@@ -31,7 +32,7 @@ class TorchDevice:
             torch.set_num_threads(measuring_threads())
         config = resolve_model(spec.model)
         # The domain counts tokens; each sequence may leave most of its last page empty.
-        slack = (spec.domain.max_decodes + 1) * (PAGE_SIZE - 1)
+        slack = (spec.domain.max_decodes + MOST_CHUNKS) * (PAGE_SIZE - 1)
         self._engine = Engine(config, device=device, kv_tokens=spec.domain.kv_tokens + slack, seed=spec.seed)
         self._pages = np.asarray(self._engine.allocator.allocate(self._engine.kv_tokens // PAGE_SIZE), dtype=np.int64)
         self._rng = np.random.default_rng([spec.seed, *spec.session.encode()])

@@ -24,7 +24,7 @@ from chunkfit.tables.errors import (
     UsageError,
 )
 
-PLAN = draw_plan(SYNTHETIC_DOMAIN, (129,), 0, fit_points=9, calibrate_points=6, test_points=6, anchors=3)
+PLAN = draw_plan(SYNTHETIC_DOMAIN, (129,), 0, fit_points=9, calibrate_points=6, test_points=6, anchors=3, pairs=1)
 
 
 def write(path, points=4, plan=PLAN, fingerprint=FINGERPRINT, session="fit"):
@@ -49,7 +49,7 @@ def test_what_is_written_is_read(path):
     assert contents.done("fit") == {point.point_id for point in PLAN.fit[:4]}
     assert contents.done("test") == set()
     assert contents.next_order("fit") == 4
-    assert contents.lines[1].repeats == ((8.5, None),) * 3
+    assert contents.lines[1].repeats == ((8.5, None),) * PLAN.fit[0].repeats
 
 
 def test_a_cut_at_any_byte_of_the_last_line_loses_that_line_alone(path):
