@@ -34,8 +34,16 @@ COLUMNS: dict[str, type] = {
     "latency_ms": np.float64,
     "event_ms": np.float64,
     "flagged": np.bool_,  # measured while the device throttled
+    "tries": np.int64,  # times the point was measured; the rows are of the last
+    # Of the device right after the point; NaN means unknown.
+    "sm_clock_mhz": np.float64,
+    "memory_clock_mhz": np.float64,
+    "temperature_c": np.float64,
+    "power_w": np.float64,
+    "throttle": np.str_,  # unknown, none, or reasons joined by commas
     "started_s": np.float64,  # of the point, since the sweep began
 }
+_STATE = ("sm_clock_mhz", "memory_clock_mhz", "temperature_c", "power_w")
 _FROM_ZERO = ("point_id", "repeat", "order", "decodes", "context_tokens", "chunk_tokens", "prefix_tokens")
 
 
@@ -75,6 +83,9 @@ def _check_values(columns: Columns, where: str) -> None:
         (~(np.isfinite(latency) & (latency > 0)), "latency_ms", "a finite number of ms above 0"),
         (~(np.isnan(event) | (np.isfinite(event) & (event > 0))), "event_ms", "NaN (unknown) or above 0"),
         *[(columns[name] < 0, name, "0 or more") for name in _FROM_ZERO],
+        *[((columns[name] < 0) | np.isinf(columns[name]), name, "NaN (unknown) or 0 and more") for name in _STATE],
+        (columns["tries"] < 1, "tries", "1 or more"),
+        (columns["throttle"] == "", "throttle", "unknown, none or reasons"),
         ((n > 0) & (k < 1), "context_tokens", "at least 1, a decode reads its own token"),
         ((n == 0) & (c == 0), "decodes", "a decode or a chunk token"),
         (((n == 0) & (k > 0)) | ((c == 0) & (u > 0)), "prefix_tokens", "no context or prefix without work"),

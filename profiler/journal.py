@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from ..tables.errors import ProfileFormatError, UsageError
 from ..tables.fingerprint import Fingerprint
 from .columns import Role
+from .condition import Condition
 from .plan import SESSIONS, Session, SweepPlan
 
 # History: 1 first.
@@ -62,6 +63,7 @@ class MeasuredLine(_Line):
     started_s: Seconds
     ended_s: Seconds
     repeats: Annotated[tuple[tuple[Milliseconds, Milliseconds | None], ...], Field(min_length=1)]
+    condition: Condition
 
 
 class SkippedLine(_Line):

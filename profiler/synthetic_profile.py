@@ -7,6 +7,7 @@ from collections import Counter
 import numpy as np
 
 from .assemble import Measured, build_profile
+from .condition import Condition
 from .devices.synthetic import FINGERPRINT
 from .devices.truth import NAME, layout_factor, sample_ms
 from .domains import default_domain, default_step_totals
@@ -53,6 +54,6 @@ def _measure(plan: SweepPlan, session: Session) -> list[Measured]:
     latencies = (sample_ms(points, np.asarray(visits), plan.seed, session) * factors).tolist()
     ends = np.cumsum(repeats).tolist()
     return [
-        Measured(session, point, order, 0.0, [(ms, None) for ms in latencies[end - point.repeats : end]])
+        Measured(session, point, order, 0.0, [(ms, None) for ms in latencies[end - point.repeats : end]], Condition())
         for order, (point, end) in enumerate(zip(schedule, ends, strict=True))
     ]

@@ -10,6 +10,7 @@ import numpy as np
 from ...tables.batch import Batch
 from ...tables.errors import UsageError
 from ...tables.fingerprint import Fingerprint
+from ..condition import DeviceState
 from .base import DeviceSpec, Sample
 from .truth import NAME, layout_factor, sample_ms
 
@@ -56,3 +57,6 @@ class SyntheticDevice:
         points = np.asarray([self._point], dtype=np.int64)
         latency = sample_ms(points, np.asarray([visit]), self._spec.seed, self._spec.session)
         return Sample(float(latency[0]) * self._factor, None)
+
+    def state(self) -> DeviceState:
+        return DeviceState()

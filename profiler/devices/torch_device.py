@@ -16,8 +16,10 @@ from ...engine.step import SequenceWork
 from ...tables.batch import Batch
 from ...tables.errors import UsageError
 from ...tables.fingerprint import Fingerprint
+from ..condition import DeviceState
 from ..pairs import MOST_CHUNKS
 from .base import DeviceSpec, Sample
+from .nvml import monitor
 
 
 class TorchDevice:
@@ -38,6 +40,7 @@ class TorchDevice:
         self._rng = np.random.default_rng([spec.seed, *spec.session.encode()])
         self._fingerprint = fingerprint(config, device, self._engine.dtype)
         self._work: tuple[list[SequenceWork], list[SequenceWork]] | None = None
+        self._state = monitor(_uuid(self._engine.device))
         self._events = _timing_events() if self._engine.device.type == "cuda" else None
 
     @property
@@ -90,6 +93,9 @@ class TorchDevice:
         last.synchronize()
         return Sample(latency_ms, first.elapsed_time(last))
 
+    def state(self) -> DeviceState:
+        return self._state()
+
 
 def measuring_threads() -> int:
     """Threads of this process that torch computes with on cpu: one core stays free, where there are two.
@@ -99,6 +105,14 @@ def measuring_threads() -> int:
     and again: with both of two cores a 3.6 ms iteration took 450 ms beside other work, with one 3.6.
     """
     return max(1, len(os.sched_getaffinity(0)) - 1)
+
+
+def _uuid(device: torch.device) -> str | None:
+    """None on a CPU, and where torch does not tell."""
+    if device.type != "cuda":
+        return None
+    uuid = getattr(torch.cuda.get_device_properties(device), "uuid", None)
+    return None if uuid is None else str(uuid)
 
 
 def _timing_events() -> tuple[torch.cuda.Event, torch.cuda.Event]:

@@ -28,7 +28,7 @@ def test_round_trip_is_exact(profile, tmp_path):
     assert again.meta == profile.meta
     for name, column in profile.columns.items():
         assert again.columns[name].dtype.kind == column.dtype.kind
-        assert np.array_equal(again.columns[name], column, equal_nan=name == "event_ms")
+        assert np.array_equal(again.columns[name], column, equal_nan=column.dtype.kind == "f")
     assert sha == file_sha256(path)
     assert again.save(tmp_path / "q.parquet") == sha
     assert [p.name for p in tmp_path.iterdir() if p.name not in ("p.parquet", "q.parquet")] == []
@@ -58,6 +58,10 @@ def test_an_impossible_latency_names_row_and_values(profile, bad):
         ("scene", "prefills", "scene = prefills"),
         ("role", "pilot", "role = pilot; expected one of point, anchor, sentinel, unequal, chunks"),
         ("started_s", np.inf, "started_s = inf"),
+        ("sm_clock_mhz", -1.0, "sm_clock_mhz = -1.0; expected NaN"),
+        ("power_w", np.inf, "power_w = inf"),
+        ("tries", 0, "tries = 0; expected 1 or more"),
+        ("throttle", "", "throttle = ; expected unknown, none or reasons"),
         ("layout", "15,1|", r"layout = 15,1\|; expected one of the row's totals, and empty"),
     ],
 )

@@ -179,6 +179,8 @@ def test_a_real_sweep_of_the_engine_on_the_cpu(request_):
     result = profile(request_.model_copy(update={"device": "cpu", "plan": plan}))
     assert set(measured(result)) == planned(plan)
     assert {"unequal", "chunks"} <= set(result.columns["role"][result.columns["layout"] != ""].tolist())
+    assert set(result.columns["throttle"].tolist()) == {"unknown"}
+    assert not result.columns["flagged"].any()
     fingerprint = result.meta.fingerprint
     assert (fingerprint.device_kind, fingerprint.engine) == ("cpu", "chunkfit-engine")
     assert fingerprint.cpu_threads == max(1, len(os.sched_getaffinity(0)) - 1)
