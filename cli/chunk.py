@@ -15,6 +15,9 @@ def chunk(
     decodes: Annotated[int, typer.Option(help="Decoding requests n in the iteration.")],
     budget: Annotated[str, typer.Option(help="Time the iteration may take, with its unit: 25ms.")],
     context: Annotated[int, typer.Option(help="Mean context k of the decodes, in tokens.")] = 0,
+    longest_context: Annotated[
+        int | None, typer.Option(help="Longest context of a decode; without it all are taken as equal.", min=1)
+    ] = None,
     prefix: Annotated[int, typer.Option(help="Prompt tokens u already computed before the chunk.")] = 0,
     max_chunk: Annotated[int | None, typer.Option(help="Largest chunk wanted, such as what remains.")] = None,
     align: Annotated[int, typer.Option(help="The chunk is a multiple of this, or --max-chunk itself.")] = 1,
@@ -31,12 +34,14 @@ def chunk(
 
     budget_ms = milliseconds(budget, "--budget")
     costs = CostTable.load(table)
-    tokens = costs.largest_chunk(decodes, context, prefix, budget_ms, max_chunk, align)
+    contexts = _contexts(decodes, context, longest_context)
+    tokens = costs.largest_chunk(decodes, context, prefix, budget_ms, max_chunk, align, longest_context)
     certificate = costs.document.certificate
     data: dict[str, object] = {
         "chunk_tokens": tokens,
         "decodes": decodes,
         "context_tokens": context,
+        "longest_context_tokens": longest_context,
         "prefix_tokens": prefix,
         "budget_ms": budget_ms,
         "expected_ms": None,
@@ -50,7 +55,7 @@ def chunk(
     }
     lines = [("measured on", escape(costs.fingerprint.title())), ("state", f"n {decodes}, k {context}, u {prefix}")]
     if decodes or tokens:
-        batch = Batch.of(decodes, context, tokens, prefix if tokens else 0)
+        batch = Batch.with_chunks(contexts, [(tokens, prefix)] if tokens else [])
         expected, bound = costs.expected_ms(batch), costs.bound_ms(batch)
         data |= {"expected_ms": expected, "bound_ms": bound, "margin_ms": bound - expected}
         lines += [
@@ -69,3 +74,21 @@ def chunk(
             )
         )
     emit(data, as_json, f"[bold]largest chunk: {tokens} tokens[/]", grid(lines))
+
+
+def _contexts(decodes: int, context: int, longest: int | None) -> list[int]:
+    """Contexts of that mean and longest, the others equal but for one token. Raises UsageError."""
+    from ..tables.errors import UsageError
+
+    if longest is None or decodes < 1:
+        return [context] * decodes
+    rest = decodes * context - longest
+    if longest < context or rest < decodes - 1 or (decodes == 1 and rest):
+        raise UsageError(
+            f"--longest-context {longest}: {decodes} decodes of mean context {context} have none such; expected "
+            f"{context} to {decodes * context - decodes + 1}"
+        )
+    if decodes == 1:
+        return [longest]
+    each, more = divmod(rest, decodes - 1)
+    return [longest, *[each + 1] * more, *[each] * (decodes - 1 - more)]

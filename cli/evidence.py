@@ -58,6 +58,12 @@ def evidence_lines(table: TableV1) -> list[tuple[str, str]]:
         )
     drift = table.factors.session_drift
     lines.append(("session drift", "not measured" if drift is None else f"factor {drift:.4f}, inside the bound"))
+    for name, factor in (
+        ("unequal contexts", table.factors.unequal_contexts),
+        ("several chunks", table.factors.several_chunks),
+    ):
+        known = "not measured" if factor is None else f"factor {factor:.4f}, on the bound of such batches alone"
+        lines.append((name, known))
     if test and drift is not None and drift > 1.05:
         lines.append(("", f"[yellow]sessions differ by {100 * (drift - 1):.0f}%: this machine is not quiet[/]"))
     return lines

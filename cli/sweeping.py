@@ -123,6 +123,7 @@ def measured_lines(profile: Profile) -> list[tuple[str, str]]:
     lines = [("measured on", escape(profile.meta.fingerprint.title()))]
     for session, meta in profile.meta.sessions.items():
         skipped = f", {meta.skipped} skipped" if meta.skipped else ""
+        skipped += f", {meta.flagged} measured under a throttle" if meta.flagged else ""
         lines.append(
             (
                 session,

@@ -9,6 +9,9 @@ from pathlib import Path
 from ..tables.errors import UsageError
 from .rope_frequencies import Llama3RopeScaling
 
+# Chunks of one iteration that a KV pool is sized for: each leaves most of a last page unused.
+MOST_CHUNKS = 4
+
 
 @dataclass(frozen=True, slots=True)
 class ModelConfig:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..tables.errors import DeviceUnavailableError
-from .config import ModelConfig
+from .config import MOST_CHUNKS, ModelConfig
 from .kv_cache import PAGE_SIZE
 from .step import GROUP_TOKENS
 
@@ -104,7 +104,7 @@ class MemoryPlan:
                 f"{tokens:,} KV tokens x {self.kv_token:,} bytes; expected at least {at_least:,}: free memory on the "
                 "device or use a smaller model"
             )
-        return min(tokens, (batch.decodes + 2) * self.config.context_length + page_slack(batch.decodes + 1))
+        return min(tokens, (batch.decodes + 2) * self.config.context_length + page_slack(batch.decodes + MOST_CHUNKS))
 
     def holds(self, kv_tokens: int) -> bool:
         """Whether weights and a pool of `kv_tokens` fit at all, with nothing left for a pass."""

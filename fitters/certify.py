@@ -15,7 +15,7 @@ from .rows import Rows
 
 LAW = (
     "the plan's law: scenes in equal shares, n, k, c, u log-uniform over the domain, one row per point, "
-    "boundary and step points included"
+    "boundary and step points included; equal contexts and at most one chunk"
 )
 
 

@@ -22,6 +22,7 @@ from ..tables.fixed_point import ticks_up, to_ms
 from ..tables.grid import Surface, scene_of
 from ..tables.schema_v1 import FactorsV1, FitterV1, MarginPartV1, TableV1
 from .certify import certificate, tested
+from .factors import PairFactor, pair_factor
 from .gap import majorant_gap
 from .knots import axes_for, ladder_for
 from .margin import Drift, NoiseMargin, centred, noise_margins, session_drift
@@ -78,6 +79,7 @@ def fit(
     scores = (calibrate.latency_ms - at_expected) / at_scale
     margins = noise_margins(scores, scene_of(calibrate.points), coverage, confidence)
     unclosed = _bounds(surfaces, margins, drift)
+    unequal, chunks = pair_factor(profile, "unequal"), pair_factor(profile, "chunks")
     arrays = replace(arrays, bound=close_bounds(axes, ladders, expected, unclosed))
 
     table = TableV1(
@@ -96,8 +98,8 @@ def fit(
             options=_options(steps, scale, scale_losses, fit_rows),
             coefficients={scene.value: dict(model.coefficients) for scene, model in models.items()},
         ),
-        margin=_margin_parts(margins, drift, scale),
-        factors=FactorsV1(unequal_contexts=None, several_chunks=None, session_drift=drift.factor),
+        margin=_margin_parts(margins, drift, scale, unequal, chunks),
+        factors=FactorsV1(unequal_contexts=unequal.factor, several_chunks=chunks.factor, session_drift=drift.factor),
         certificate=certificate(arrays, calibrate, coverage, confidence),
         test=tested(arrays, test),
         gap=majorant_gap(arrays, unclosed, surfaces, test),
@@ -143,7 +145,9 @@ def _options(steps: tuple[int, ...], scale: str, losses: dict[str, float], rows:
     }
 
 
-def _margin_parts(margins: list[NoiseMargin], drift: Drift, scale: str) -> list[MarginPartV1]:
+def _margin_parts(
+    margins: list[NoiseMargin], drift: Drift, scale: str, unequal: PairFactor, chunks: PairFactor
+) -> list[MarginPartV1]:
     noise = [
         MarginPartV1(
             name="noise",
@@ -158,6 +162,6 @@ def _margin_parts(margins: list[NoiseMargin], drift: Drift, scale: str) -> list[
     return [
         *noise,
         MarginPartV1(name="session_drift", scene=None, factor=drift.factor, detail=drift.detail),
-        MarginPartV1(name="unequal_contexts", scene=None, factor=None, detail="not measured"),
-        MarginPartV1(name="several_chunks", scene=None, factor=None, detail="not measured"),
+        MarginPartV1(name="unequal_contexts", scene=None, factor=unequal.factor, detail=unequal.detail),
+        MarginPartV1(name="several_chunks", scene=None, factor=chunks.factor, detail=chunks.detail),
     ]

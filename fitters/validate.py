@@ -15,6 +15,7 @@ from ..tables.fingerprint import Severity, differences
 from ..tables.schema_v1 import TableV1
 from ..tables.validate import validate_file
 from .certify import certificate, tested
+from .factors import pair_factor
 from .rows import Rows, held_out
 
 RELATIVE_TOLERANCE = 1e-9  # library versions may differ in the last digits of a beta quantile
@@ -36,6 +37,12 @@ def evidence_findings(table: TableV1, profile_path: str | Path) -> list[Finding]
     profile = Profile.load(profile_path)
     findings = list(_provenance(table, profile, profile_path))
     arrays = from_document(table, "table")
+    stored = table.factors.model_dump(include={"unequal_contexts", "several_chunks"})
+    fresh = {
+        "unequal_contexts": pair_factor(profile, "unequal").factor,
+        "several_chunks": pair_factor(profile, "chunks").factor,
+    }
+    findings += _compare(stored, fresh, "$.factors")
     try:
         calibrate, test = (held_out(profile, session, arrays.ladders) for session in ("calibrate", "test"))
         findings += _certificate(table, arrays, calibrate)

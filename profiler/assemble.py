@@ -9,6 +9,7 @@ import numpy as np
 
 from ..tables.fingerprint import Fingerprint
 from .columns import Columns
+from .condition import Condition
 from .meta import ProfileMeta, SessionMeta, SkippedPoint
 from .plan import SESSIONS, PlanPoint, Session, SweepPlan
 from .profile import Profile
@@ -24,6 +25,7 @@ class Measured:
     order: int
     started_s: float
     repeats: Sequence[tuple[float, float | None]]
+    condition: Condition
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,7 @@ def build_profile(
             planned=len(plan.points(session)),
             points=sum(entry.session == session and entry.point.role != "sentinel" for entry in measured),
             rows=int(rows.sum()),
+            flagged=sum(entry.session == session and entry.condition.flagged for entry in measured),
             skipped=sum(point.session == session for point in skipped),
             seconds=clock.seconds,
             started_at=clock.started_at,
@@ -75,10 +78,15 @@ def build_profile(
 def _columns(measured: Sequence[Measured]) -> Columns:
     counts = [len(entry.repeats) for entry in measured]
     points = [entry.point for entry in measured]
+    conditions = [entry.condition for entry in measured]
+    states = [condition.state for condition in conditions]
     repeats = [repeat for entry in measured for repeat in entry.repeats]
 
     def per_row(values: Sequence[object], kind: type) -> np.ndarray[tuple[int], np.dtype[np.generic]]:
         return np.repeat(np.asarray(values, dtype=kind), counts)
+
+    def known(values: Sequence[float | None]) -> np.ndarray[tuple[int], np.dtype[np.generic]]:
+        return per_row([np.nan if value is None else value for value in values], np.float64)
 
     return {
         "session": per_row([entry.session for entry in measured], np.str_),
@@ -91,8 +99,15 @@ def _columns(measured: Sequence[Measured]) -> Columns:
         "context_tokens": per_row([point.k for point in points], np.int64),
         "chunk_tokens": per_row([point.c for point in points], np.int64),
         "prefix_tokens": per_row([point.u for point in points], np.int64),
+        "layout": per_row([point.layout for point in points], np.str_),
         "latency_ms": np.asarray([latency for latency, _ in repeats], dtype=np.float64),
         "event_ms": np.asarray([np.nan if event is None else event for _, event in repeats], dtype=np.float64),
-        "flagged": np.zeros(len(repeats), dtype=np.bool_),
+        "flagged": per_row([condition.flagged for condition in conditions], np.bool_),
+        "tries": per_row([condition.tries for condition in conditions], np.int64),
+        "sm_clock_mhz": known([state.sm_clock_mhz for state in states]),
+        "memory_clock_mhz": known([state.memory_clock_mhz for state in states]),
+        "temperature_c": known([state.temperature_c for state in states]),
+        "power_w": known([state.power_w for state in states]),
+        "throttle": per_row([state.throttle_text() for state in states], np.str_),
         "started_s": per_row([entry.started_s for entry in measured], np.float64),
     }

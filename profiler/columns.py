@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..tables.errors import ProfileFormatError
 from ..tables.grid import scene_of
+from .layout import batch_of
 
 Columns = dict[str, NDArray[Any]]
 
-ROLES = ("point", "anchor", "sentinel")
+# Batches of the last two roles come in pairs of equal totals: the usual batch and one with a layout.
+Role = Literal["point", "anchor", "sentinel", "unequal", "chunks"]
+ROLES: tuple[Role, ...] = get_args(Role)
+PAIRED: tuple[Role, ...] = ("unequal", "chunks")
 # One row per timed iteration. Strings are NumPy unicode arrays; event_ms NaN means unknown.
 COLUMNS: dict[str, type] = {
     "session": np.str_,
@@ -26,11 +30,20 @@ COLUMNS: dict[str, type] = {
     "context_tokens": np.int64,
     "chunk_tokens": np.int64,
     "prefix_tokens": np.int64,
+    "layout": np.str_,  # empty: equal contexts and at most one chunk; else see layout.py
     "latency_ms": np.float64,
     "event_ms": np.float64,
     "flagged": np.bool_,  # measured while the device throttled
+    "tries": np.int64,  # times the point was measured; the rows are of the last
+    # Of the device right after the point; NaN means unknown.
+    "sm_clock_mhz": np.float64,
+    "memory_clock_mhz": np.float64,
+    "temperature_c": np.float64,
+    "power_w": np.float64,
+    "throttle": np.str_,  # unknown, none, or reasons joined by commas
     "started_s": np.float64,  # of the point, since the sweep began
 }
+_STATE = ("sm_clock_mhz", "memory_clock_mhz", "temperature_c", "power_w")
 _FROM_ZERO = ("point_id", "repeat", "order", "decodes", "context_tokens", "chunk_tokens", "prefix_tokens")
 
 
@@ -39,7 +52,7 @@ def check_rows(columns: Mapping[str, NDArray[Any]], where: str) -> Columns:
 
     Raises ProfileFormatError naming the column, or the first bad row (counted from 0) and its values:
     a missing or unknown column, unequal lengths, a wrong type, a latency that is not a finite number
-    above 0, a negative count, a decode without context, an empty batch, a scene that does not fit.
+    above 0, a negative count, a decode without context, an empty batch, a scene or layout that does not fit.
     """
     missing = [name for name in COLUMNS if name not in columns]
     unknown = [name for name in columns if name not in COLUMNS]
@@ -70,6 +83,9 @@ def _check_values(columns: Columns, where: str) -> None:
         (~(np.isfinite(latency) & (latency > 0)), "latency_ms", "a finite number of ms above 0"),
         (~(np.isnan(event) | (np.isfinite(event) & (event > 0))), "event_ms", "NaN (unknown) or above 0"),
         *[(columns[name] < 0, name, "0 or more") for name in _FROM_ZERO],
+        *[((columns[name] < 0) | np.isinf(columns[name]), name, "NaN (unknown) or 0 and more") for name in _STATE],
+        (columns["tries"] < 1, "tries", "1 or more"),
+        (columns["throttle"] == "", "throttle", "unknown, none or reasons"),
         ((n > 0) & (k < 1), "context_tokens", "at least 1, a decode reads its own token"),
         ((n == 0) & (c == 0), "decodes", "a decode or a chunk token"),
         (((n == 0) & (k > 0)) | ((c == 0) & (u > 0)), "prefix_tokens", "no context or prefix without work"),
@@ -77,6 +93,7 @@ def _check_values(columns: Columns, where: str) -> None:
         (~np.isin(columns["role"], ROLES), "role", f"one of {', '.join(ROLES)}"),
         (columns["session"] == "", "session", "a session name"),
         (~np.isfinite(columns["started_s"]), "started_s", "a finite number of seconds"),
+        (_wrong_layouts(columns), "layout", "one of the row's totals, and empty unless the row is of a pair"),
     ]
     for broken, name, expected in rules:
         if broken.any():
@@ -86,3 +103,14 @@ def _check_values(columns: Columns, where: str) -> None:
                 f"n {n[row]}, k {k[row]}, c {c[row]}, u {u[row]}): {name} = {columns[name][row]}; expected "
                 f"{expected}: remove the row or measure it again"
             )
+
+
+def _wrong_layouts(columns: Columns) -> NDArray[np.bool_]:
+    wrong: NDArray[np.bool_] = (columns["layout"] != "") & ~np.isin(columns["role"], PAIRED)
+    names = ("decodes", "context_tokens", "chunk_tokens", "prefix_tokens")
+    for row in np.flatnonzero((columns["layout"] != "") & ~wrong).tolist():
+        try:
+            batch_of(str(columns["layout"][row]), *(int(columns[name][row]) for name in names))
+        except ValueError:
+            wrong[row] = True
+    return wrong

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from ..engine.config import ModelConfig, resolve_model
+from ..engine.config import MOST_CHUNKS, ModelConfig, resolve_model
 from ..tables.domain import Domain
 from ..tables.errors import DeviceUnavailableError, UsageError
 
@@ -78,7 +78,7 @@ def cuda_domain(config: ModelConfig, free_bytes: int) -> Domain:
     from ..engine.memory import MemoryPlan, largest_batch, page_slack  # torch: a GPU needs it anyway
 
     batch = largest_batch(config)
-    slack = page_slack(batch.decodes + 1)
+    slack = page_slack(batch.decodes + MOST_CHUNKS)
     room = MemoryPlan(config, "cuda", CUDA_DTYPE_BYTES, free_bytes).kv_tokens(at_least=KV_ROUNDING + slack) - slack
     kv_tokens = batch.kv_tokens if room >= batch.kv_tokens else room // KV_ROUNDING * KV_ROUNDING
     return Domain(

@@ -15,6 +15,8 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from ..tables.errors import ProfileFormatError, UsageError
 from ..tables.fingerprint import Fingerprint
+from .columns import Role
+from .condition import Condition
 from .plan import SESSIONS, Session, SweepPlan
 
 # History: 1 first.
@@ -56,11 +58,12 @@ class MeasuredLine(_Line):
     kind: Literal["measured"] = "measured"
     session: Session
     point_id: Count
-    role: Literal["point", "anchor", "sentinel"]
+    role: Role
     order: Count
     started_s: Seconds
     ended_s: Seconds
     repeats: Annotated[tuple[tuple[Milliseconds, Milliseconds | None], ...], Field(min_length=1)]
+    condition: Condition
 
 
 class SkippedLine(_Line):
@@ -69,7 +72,7 @@ class SkippedLine(_Line):
     kind: Literal["skipped"] = "skipped"
     session: Session
     point_id: Count
-    role: Literal["point", "anchor", "sentinel"]
+    role: Role
     order: Count
     ended_s: Seconds
     reason: str

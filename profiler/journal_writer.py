@@ -20,6 +20,7 @@ from ..tables.errors import (
     UsageError,
 )
 from ..tables.fingerprint import Fingerprint, Severity, differences
+from .condition import Condition
 from .devices.base import Sample
 from .journal import (
     End,
@@ -55,7 +56,13 @@ class JournalWriter:
         self._append(Start(session=session, pid=os.getpid(), started_s=self.now(), started_at=began))
 
     def measured(
-        self, session: Session, point: PlanPoint, order: int, started_s: float, samples: Sequence[Sample]
+        self,
+        session: Session,
+        point: PlanPoint,
+        order: int,
+        started_s: float,
+        samples: Sequence[Sample],
+        condition: Condition,
     ) -> None:
         """Raises ProfileFormatError for a time that no device can report; nothing is written then."""
         try:
@@ -67,6 +74,7 @@ class JournalWriter:
                 started_s=started_s,
                 ended_s=self.now(),
                 repeats=tuple((sample.latency_ms, sample.event_ms) for sample in samples),
+                condition=condition,
             )
         except ValidationError as error:
             raise ProfileFormatError(

@@ -31,9 +31,10 @@ class SessionMeta(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    planned: Annotated[Count, Field(description="points of the plan, anchors included")]
-    points: Annotated[Count, Field(description="points measured, anchors included")]
+    planned: Annotated[Count, Field(description="points of the plan, anchors and pairs included")]
+    points: Annotated[Count, Field(description="points measured, anchors and pairs included")]
     rows: Annotated[Count, Field(description="timed iterations, sentinels included")]
+    flagged: Annotated[Count, Field(description="points, sentinels included, measured while the device throttled")]
     skipped: Annotated[Count, Field(description="points that did not fit the device")]
     seconds: Annotated[float, Field(ge=0, description="wall time spent measuring")]
     started_at: Annotated[str | None, Field(description="ISO 8601 in UTC, None where nothing was timed")]

@@ -14,29 +14,35 @@ from ..tables.batch import Batch, Scene
 from ..tables.domain import Domain
 from ..tables.errors import UsageError
 from ..tables.grid import Points
+from .columns import Role
 from .law import AXES, Point, axis_range, corners, draw, inside, scene_of, step_pairs
+from .layout import batch_of, layout_of
+from .pairs import several_chunks, unequal_contexts
 
 Session = Literal["fit", "calibrate", "test"]
 SESSIONS: tuple[Session, ...] = ("fit", "calibrate", "test")
 STEP_STATES = 6
 SENTINEL_REPEATS = 3
+PAIR_REPEATS = 5
 
 Count = Annotated[int, Field(ge=0)]
 
 
 class PlanPoint(BaseModel):
     """One point to measure. An anchor is a calibrate point that the fit session measures too, so that
-    the drift between sessions shows; nothing is fitted to it."""
+    the drift between sessions shows; nothing is fitted to it. Points with the roles unequal and chunks are
+    pairs of equal totals, one of which has a layout; nothing is fitted to them either."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     point_id: Count
-    role: Literal["point", "anchor", "sentinel"]
+    role: Role
     scene: Scene
     n: Count
     k: Count
     c: Count
     u: Count
+    layout: Annotated[str, Field(description="empty: equal contexts and at most one chunk; else see layout.py")] = ""
     repeats: Annotated[int, Field(ge=1)]
 
     @model_validator(mode="after")
@@ -45,6 +51,7 @@ class PlanPoint(BaseModel):
             raise ValueError("a point without decodes and chunk tokens")
         if self.scene is not scene_of(self.point):
             raise ValueError(f"scene {self.scene.value} for n {self.n}, c {self.c}")
+        batch_of(self.layout, *self.point)
         return self
 
     @property
@@ -53,8 +60,8 @@ class PlanPoint(BaseModel):
         return self.n, self.k, self.c, self.u
 
     def batch(self) -> Batch:
-        """Equal contexts and at most one chunk."""
-        return Batch.of(self.n, self.k, self.c, self.u)
+        """What is run."""
+        return batch_of(self.layout, *self.point)
 
 
 class SweepPlan(BaseModel):
@@ -135,6 +142,38 @@ def _anchors(calibrate: Sequence[PlanPoint], anchors: int, repeats: int) -> list
     return [point.model_copy(update={"role": "anchor", "repeats": repeats}) for point in turns[:anchors]]
 
 
+def _pairs(domain: Domain, count: int, seed: np.random.SeedSequence, first_id: int) -> list[tuple[PlanPoint, ...]]:
+    """Pairs of neighbours in the session, which of the two goes first at random."""
+    unequal_seed, chunk_seed, order_seed = seed.spawn(3)
+    rng = np.random.default_rng(order_seed)
+    drawn: list[tuple[Role, Batch]] = [
+        *(("unequal", batch) for batch in unequal_contexts(domain, count, unequal_seed)),
+        *(("chunks", batch) for batch in several_chunks(domain, count, chunk_seed)),
+    ]
+    pairs = []
+    for index, (role, batch) in enumerate(drawn):
+        n, k, c, u = batch.point()
+        layouts = ["", layout_of(batch)]
+        rng.shuffle(layouts)
+        pairs.append(
+            tuple(
+                PlanPoint(
+                    point_id=first_id + 2 * index + place,
+                    role=role,
+                    scene=batch.scene,
+                    n=n,
+                    k=k,
+                    c=c,
+                    u=u,
+                    layout=layout,
+                    repeats=PAIR_REPEATS,
+                )
+                for place, layout in enumerate(layouts)
+            )
+        )
+    return pairs
+
+
 def draw_plan(
     domain: Domain,
     step_totals: Sequence[int],
@@ -145,6 +184,7 @@ def draw_plan(
     test_points: int = 1000,
     fit_repeats: int = 3,
     anchors: int = 48,
+    pairs: int = 32,
     warmups: int = 2,
     warmup_ms: float = 12.0,
     sentinel_every: int = 20,
@@ -154,7 +194,8 @@ def draw_plan(
     calibrate and test come from the law with one repeat each. The `fit_points` hold the corners of the
     domain and both sides of each step (together at most half of them, corners first), the rest is the
     law; no fit point is a calibrate or test point. Order is random, so any prefix is a fair sample; the
-    anchors come early in the fit session.
+    anchors come early in the fit session, and so do `pairs` pairs of batches with equal and unequal
+    contexts and as many with one and several chunks (fewer where the domain has no room for them).
     Raises UsageError for counts below 1 or a domain with too few distinct points.
     """
     counts = {"fit_points": fit_points, "calibrate_points": calibrate_points, "test_points": test_points}
@@ -166,24 +207,26 @@ def draw_plan(
     if fit_repeats < 1:
         raise UsageError(f"draw_plan: fit_repeats is {fit_repeats}; expected at least 1")
     steps = tuple(sorted(set(step_totals)))
-    fit_seed, calibrate_seed, test_seed, step_seed, order_seed = np.random.SeedSequence(seed).spawn(5)
+    fit_seed, calibrate_seed, test_seed, step_seed, order_seed, pair_seed = np.random.SeedSequence(seed).spawn(6)
     calibrate = draw(domain, calibrate_points, steps, calibrate_seed)
     test = draw(domain, test_points, steps, test_seed)
     held_out = {(n, k, c, u) for n, k, c, u in [*calibrate.points.tolist(), *test.points.tolist()]}
     rng = np.random.default_rng(order_seed)
-    pairs = step_pairs(domain, steps, STEP_STATES, step_seed)
-    rng.shuffle(pairs)
-    wanted = dict.fromkeys([*corners(domain), *pairs])
+    at_steps = step_pairs(domain, steps, STEP_STATES, step_seed)
+    rng.shuffle(at_steps)
+    wanted = dict.fromkeys([*corners(domain), *at_steps])
     extras = [point for point in wanted if point not in held_out][: fit_points // 2]
     law = draw(domain, fit_points - len(extras), steps, fit_seed, exclude=held_out | set(extras))
     fit_ids = _plan_points([*extras, *map(tuple, law.points.tolist())], 0, fit_repeats)
     calibrate_ids = _plan_points(calibrate.points, fit_points, 1)
     test_ids = _plan_points(test.points, fit_points + calibrate_points, 1)
     rng.shuffle(fit_ids)
-    # Anchors are spread over the first third: a session that its time budget cuts short still has them.
-    early = [*fit_ids[: len(fit_ids) // 3], *_anchors(calibrate_ids, anchors, fit_repeats)]
+    sentinel_id = fit_points + calibrate_points + test_points
+    # Anchors and pairs are spread over the first third: a session that its time budget cuts short still has them.
+    single = [*fit_ids[: len(fit_ids) // 3], *_anchors(calibrate_ids, anchors, fit_repeats)]
+    early = [*((point,) for point in single), *_pairs(domain, pairs, pair_seed, sentinel_id + 1)]
     rng.shuffle(early)
-    fit_session = [*early, *fit_ids[len(fit_ids) // 3 :]]
+    fit_session = [*(point for group in early for point in group), *fit_ids[len(fit_ids) // 3 :]]
     n, k, c, u = sentinel_point(domain)
     draws = (calibrate, test, law)
     return SweepPlan(
@@ -191,7 +234,7 @@ def draw_plan(
         domain=domain,
         step_totals=steps,
         sentinel=PlanPoint(
-            point_id=fit_points + calibrate_points + test_points,
+            point_id=sentinel_id,
             role="sentinel",
             scene=scene_of((n, k, c, u)),
             n=n,

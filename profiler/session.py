@@ -14,6 +14,7 @@ from typing import Literal
 import numpy as np
 
 from ..tables.errors import ChunkfitError, DeviceMemoryError
+from .condition import Condition, ThrottleWatch
 from .cost import CostModel, session_deadline, work_of
 from .devices import open_device
 from .devices.base import Device
@@ -46,37 +47,50 @@ def run_session(
 
     deadline: on `clock`; the session stops before the first point whose predicted time passes it (so that
     what is measured stays a fair sample), and so exceeds it by one point at most.
-    A point that does not fit the device is recorded as skipped. alive: asked before each point; False
+    A point that does not fit the device is recorded as skipped. In the fit session a point that was measured
+    while the device throttled is measured again, MOST_TRIES times in all and while there is time; the other
+    sessions, whose points must not be chosen, only flag it. alive: asked before each point; False
     stops without ending the session.
     """
     cost = cost if cost is not None else CostModel()
+    watch = ThrottleWatch()
     done = journal.contents.done(session)
     todo = [point for point in plan.points(session) if point.point_id not in done]
     total, finished, order = len(plan.points(session)), len(done), journal.contents.next_order(session)
+    schedule = with_sentinels(plan, todo) if todo else []
+    work = work_of(schedule, plan.warmups)
     journal.start(session)
     on_progress(SweepEvent(kind="session", session=session, done=finished, total=total))
 
+    def may_repeat(point: PlanPoint, seconds: float) -> bool:
+        # The sentinel that closes the session needs its time too.
+        in_time = deadline is None or clock() + seconds + float(cost.seconds(work[:1]).sum()) <= deadline
+        return session == "fit" and point.role != "sentinel" and in_time
+
     def one(point: PlanPoint) -> None:
         nonlocal order
-        begin, started_s = clock(), journal.now()
+        tries, again = 0, True
         try:
-            samples = measure(device, point, plan, point.repeats)
+            while again:
+                begin, started_s = clock(), journal.now()
+                samples = measure(device, point, plan, point.repeats)
+                state = device.state()
+                flagged, tries = watch.flagged(state), tries + 1
+                again = may_repeat(point, clock() - begin) and watch.worth_another(flagged, tries)
         except DeviceMemoryError as error:
             journal.skipped(session, point, order, str(error))
             on_progress(SweepEvent(kind="skipped", session=session, done=finished, total=total, message=str(error)))
         else:
-            journal.measured(session, point, order, started_s, samples)
+            condition = Condition(state=state, flagged=flagged, tries=tries)
+            journal.measured(session, point, order, started_s, samples, condition)
             cost.observe(point, plan.warmups + point.repeats, clock() - begin)
         order += 1
 
     outcome: Outcome = "complete"
-    schedule = with_sentinels(plan, todo) if todo else []
-    work = work_of(schedule, plan.warmups)
     with quiet_gc():
         for place, point in enumerate(schedule):
             if not alive():
                 return "orphaned"
-            # The sentinel that closes the session needs its time too.
             need = float(cost.seconds(work[[place, 0]]).sum())
             if deadline is not None and clock() + need > deadline:
                 outcome = "deadline"

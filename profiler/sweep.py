@@ -108,7 +108,7 @@ def profile_of_journal(contents: JournalContents, source: str) -> Profile:
         else:
             point = (fit_by_id if line.session == "fit" else by_id)[line.point_id]
         if isinstance(line, MeasuredLine):
-            measured.append(Measured(line.session, point, line.order, line.started_s, line.repeats))
+            measured.append(Measured(line.session, point, line.order, line.started_s, line.repeats, line.condition))
         elif line.role != "sentinel":
             n, k, c, u = point.point
             skipped.append(

@@ -7,8 +7,9 @@ from collections import Counter
 import numpy as np
 
 from .assemble import Measured, build_profile
+from .condition import Condition
 from .devices.synthetic import FINGERPRINT
-from .devices.truth import NAME, sample_ms
+from .devices.truth import NAME, layout_factor, sample_ms
 from .domains import default_domain, default_step_totals
 from .law import Point
 from .plan import SESSIONS, Session, SweepPlan, draw_plan, with_sentinels
@@ -49,9 +50,10 @@ def _measure(plan: SweepPlan, session: Session) -> list[Measured]:
         visits += range(first, first + point.repeats)
     repeats = [point.repeats for point in schedule]
     points = np.repeat(np.asarray([point.point for point in schedule], dtype=np.int64), repeats, axis=0)
-    latencies = sample_ms(points, np.asarray(visits), plan.seed, session).tolist()
+    factors = np.repeat([layout_factor(point.batch()) for point in schedule], repeats)
+    latencies = (sample_ms(points, np.asarray(visits), plan.seed, session) * factors).tolist()
     ends = np.cumsum(repeats).tolist()
     return [
-        Measured(session, point, order, 0.0, [(ms, None) for ms in latencies[end - point.repeats : end]])
+        Measured(session, point, order, 0.0, [(ms, None) for ms in latencies[end - point.repeats : end]], Condition())
         for order, (point, end) in enumerate(zip(schedule, ends, strict=True))
     ]

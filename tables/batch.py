@@ -93,6 +93,11 @@ class Batch:
         return -(-sum(self.decode_contexts) // len(self.decode_contexts)) if self.decode_contexts else 0
 
     @property
+    def longest_context(self) -> int:
+        """Largest context of a decode; 0 without decodes."""
+        return max(self.decode_contexts, default=0)
+
+    @property
     def chunk_tokens(self) -> int:
         """c: prompt tokens over all chunks."""
         return sum(chunk.chunk_tokens for chunk in self.chunks)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from os import PathLike
@@ -17,7 +18,7 @@ from .errors import OutOfDomainError, TableFormatError, UsageError
 from .fingerprint import Fingerprint
 from .fixed_point import budget_ticks
 from .grid import Axes, Ladder, Points, Surface
-from .lookup import ROUND_UP, TICKS_PER_MS, WEIGHT_BITS, fold_nku, largest_fitting, locate
+from .lookup import ROUND_UP, TICKS_PER_MS, WEIGHT_BITS, WEIGHT_ONE, fold_nku, largest_fitting, locate
 from .schema_v1 import TableV1
 from .self_check import order_findings
 
@@ -52,6 +53,8 @@ class CostTable:
         self._axes: Axes = axes
         self._expected = _flatten(axes, self.arrays.ladders, self.arrays.expected, self.domain)
         self._bound = _flatten(axes, self.arrays.ladders, self.arrays.bound, self.domain)
+        self._unequal = _weight(table.factors.unequal_contexts)
+        self._several = _weight(table.factors.several_chunks)
         self._chunk_stride = len(axes.chunk_tokens)
         self._context_stride = self._chunk_stride * len(axes.prefix_tokens)
         self._decode_stride = self._context_stride * len(axes.context_tokens)
@@ -72,19 +75,40 @@ class CostTable:
         document.write(self.document, path)
 
     def expected_ms(self, batch: Batch) -> float:
-        """Median time of one iteration. Raises OutOfDomainError outside what was measured."""
+        """Median time of one iteration, of equal contexts and one chunk of the batch's totals.
+
+        Raises OutOfDomainError outside what was measured.
+        """
         self.domain.require(batch)
         return self._read(self._expected, *batch.point()) / TICKS_PER_MS
 
     def bound_ms(self, batch: Batch) -> float:
-        """Upper bound U with P(T <= U) >= the certified coverage. Raises OutOfDomainError outside."""
+        """Upper bound U with P(T <= U) >= the certified coverage, which is of equal contexts and one chunk.
+
+        Unequal contexts: the bound at their mean times the measured factor, or the bound with every context
+        the longest where that is less. Several chunks: times their measured factor. Where a factor was not
+        measured it is 1. Raises OutOfDomainError outside.
+
+        Without the "or" the bound would fall where the last short decode grows to the length of the others
+        and its batch becomes an equal one: more work for less time.
+        """
         self.domain.require(batch)
-        return self._read(self._bound, *batch.point()) / TICKS_PER_MS
+        n, k, c, u = batch.point()
+        ticks = self._read(self._bound, n, k, c, u)
+        longest = batch.longest_context
+        if longest > k:
+            ticks = _raised(ticks, self._unequal)
+            if self.domain.refusal(n, longest, c, u) is None:
+                ticks = min(ticks, self._read(self._bound, n, longest, c, u))
+        if len(batch.chunks) > 1:
+            ticks = _raised(ticks, self._several)
+        return ticks / TICKS_PER_MS
 
     def read(self, points: Points) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """(expected_ms, bound_ms) of many points (n, k, c, u), shape (points, 4), int64.
 
-        Same values as `expected_ms` and `bound_ms`. Raises OutOfDomainError naming the first point outside.
+        Same values as `expected_ms` and `bound_ms` of `Batch.of(n, k, c, u)`.
+        Raises OutOfDomainError naming the first point outside.
         """
         for n, k, c, u in points.tolist():
             reason = self.domain.refusal(n, k, c, u)
@@ -100,12 +124,15 @@ class CostTable:
         budget_ms: float,
         max_chunk: int | None = None,
         align: int = 1,
+        longest_context: int | None = None,
     ) -> int:
         """Largest chunk whose iteration with `decodes` decodes has bound_ms <= budget_ms; 0 when none fits.
 
         Candidates are the multiples of `align`, and `max_chunk` itself (default: the domain's limit) so that
         the last tokens of a prompt are not starved by the alignment; those outside the domain are left out.
-        context_tokens: mean context of the decodes (ignored without decodes). prefix_tokens: of the chunk.
+        context_tokens: mean context of the decodes (ignored without decodes), rounded up as `Batch` does.
+        longest_context: the largest of them; without it they are all taken to be equal, and where they are
+        not the answer may be too large by the table's factor. prefix_tokens: of the chunk.
         Also 0 when the bound of the decodes alone is above the budget. Non-increasing as the rest of the
         batch gains work, non-decreasing in the budget.
         Raises OutOfDomainError for a state outside the domain without any chunk, UsageError for impossible
@@ -119,12 +146,28 @@ class CostTable:
             max_chunk = domain.max_chunk_tokens
         n, u = decodes, prefix_tokens
         k = context_tokens if n else 0
-        if n < 0 or u < 0 or max_chunk < 0 or align < 1 or (n and k < 1) or budget_ms != budget_ms:
+        longest = longest_context if n and longest_context is not None else k
+        if n < 0 or u < 0 or max_chunk < 0 or align < 1 or (n and k < 1) or longest < k or budget_ms != budget_ms:
             raise UsageError(
                 f"largest_chunk(decodes={decodes}, context_tokens={context_tokens}, prefix_tokens={prefix_tokens}, "
-                f"budget_ms={budget_ms}, max_chunk={max_chunk}, align={align}): expected whole numbers >= 0, "
-                "a context of at least 1 token, align >= 1 and a budget that is a number"
+                f"budget_ms={budget_ms}, max_chunk={max_chunk}, align={align}, longest_context={longest_context}): "
+                "expected whole numbers >= 0, a context of at least 1 token and none longer than the longest, "
+                "align >= 1 and a budget that is a number"
             )
+        limit = budget_ticks(budget_ms)
+        if longest == k:
+            return self._largest(n, k, u, limit, max_chunk, align)
+        if longest > domain.context_length:
+            raise self._outside(n, k, u, f"a decode context of {longest:,} tokens exceeds the context length")
+        # U factor <= budget, in ticks and exactly: the factor is a number of 1/4096 and products are rounded up.
+        tokens = self._largest(n, k, u, limit * WEIGHT_ONE // self._unequal, max_chunk, align)
+        if longest <= domain.max_context_tokens and n * longest + u <= domain.kv_tokens:
+            tokens = max(tokens, self._largest(n, longest, u, limit, max_chunk, align))
+        return tokens
+
+    def _largest(self, n: int, k: int, u: int, limit: int, max_chunk: int, align: int) -> int:
+        """`largest_chunk` of equal contexts k and a limit in ticks. Raises OutOfDomainError."""
+        domain = self.domain
         rest = n * k + u
         top = min(
             max_chunk,
@@ -135,8 +178,7 @@ class CostTable:
         )
         if top < 0 or n > domain.max_decodes or k > domain.max_context_tokens or u > domain.max_prefix_tokens:
             reason = domain.refusal(n, k, 0, u) or f"prefix {u:,} exceeds the context length {domain.context_length:,}"
-            raise OutOfDomainError(f"state (n {n}, k {k}, u {u}): {reason}; a table answers only where it was measured")
-        limit = budget_ticks(budget_ms)
+            raise self._outside(n, k, u, reason)
         bound = self._bound
         axes = self._axes
         whole = top if top == max_chunk else 0
@@ -201,6 +243,9 @@ class CostTable:
             value += (rise * wc + ROUND_UP) >> WEIGHT_BITS
         return flat.ladder[n + c] + value
 
+    def _outside(self, n: int, k: int, u: int, reason: str) -> OutOfDomainError:
+        return OutOfDomainError(f"state (n {n}, k {k}, u {u}): {reason}; a table answers only where it was measured")
+
     def _missing(self, scene: Scene) -> _Flat:
         raise OutOfDomainError(
             f"scene {scene.value} was not measured; the table has {list_scenes(self.arrays)}: profile it too"
@@ -210,6 +255,15 @@ class CostTable:
         certificate = self.document.certificate
         promise = f"{certificate.coverage:.3g} certified" if certificate else "not certified"
         return f"CostTable({self.fingerprint.title()}, {list_scenes(self.arrays)}, {promise})"
+
+
+def _weight(factor: float | None) -> int:
+    """A factor as a number of 1/4096, rounded up; 1 where it was not measured."""
+    return WEIGHT_ONE if factor is None else math.ceil(factor * WEIGHT_ONE)
+
+
+def _raised(ticks: int, factor: int) -> int:
+    return (ticks * factor + ROUND_UP) >> WEIGHT_BITS
 
 
 def _flatten(

@@ -51,7 +51,7 @@ class Domain(BaseModel):
                     f"a chunk of {chunk.chunk_tokens:,} tokens after a prefix of {chunk.prefix_tokens:,} "
                     f"exceeds the context length {self.context_length:,}"
                 )
-        longest = max(batch.decode_contexts, default=0)
+        longest = batch.longest_context
         if longest > self.context_length:
             return f"a decode context of {longest:,} tokens exceeds the context length {self.context_length:,}"
         return self.refusal(*batch.point())

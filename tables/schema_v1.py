@@ -24,6 +24,7 @@ Share = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=0)]
 Knots = Annotated[list[int], Field(min_length=1)]
 Millis = Annotated[list[Annotated[float, Field(ge=0)]], Field(min_length=1)]
+Factor = Annotated[float, Field(ge=1)]
 Aggregation = Annotated[str, Field(pattern=r"^(iteration|mean:[1-9][0-9]*|unknown)$")]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
@@ -88,11 +89,19 @@ class MarginPartV1(Strict):
 
 
 class FactorsV1(Strict):
-    """Measured factors at equal totals, already inside bound_ms; null: not measured."""
+    """Measured factors; null: not measured, and taken as 1. The first two are of batches with the same totals.
 
-    unequal_contexts: float | None
-    several_chunks: float | None
-    session_drift: float | None
+    The bounds of the scenes are of equal contexts and at most one chunk. A reader raises them for other batches.
+    """
+
+    unequal_contexts: Factor | None = Field(
+        description="raises the bound of decodes with unequal contexts, read at their mean, to no more than the "
+        "bound with every context the longest; multiples of 1/4096 are exact, others are rounded up to one"
+    )
+    several_chunks: Factor | None = Field(
+        description="raises the bound of several chunks, read as one; rounded as unequal_contexts"
+    )
+    session_drift: Factor | None = Field(description="between fit and calibrate session, already inside bound_ms")
 
 
 class CountsV1(Strict):

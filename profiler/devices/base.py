@@ -8,6 +8,7 @@ from typing import Protocol
 from ...tables.batch import Batch
 from ...tables.domain import Domain
 from ...tables.fingerprint import Fingerprint
+from ..condition import DeviceState
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,9 @@ class Device(Protocol):
 
     def run(self) -> Sample:
         """One iteration of the prepared batch, synchronous. Raises DeviceMemoryError."""
+
+    def state(self) -> DeviceState:
+        """Clocks and the like of this moment, as far as they are known."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,9 @@ import numpy as np
 from ...tables.batch import Batch
 from ...tables.errors import UsageError
 from ...tables.fingerprint import Fingerprint
+from ..condition import DeviceState
 from .base import DeviceSpec, Sample
-from .truth import NAME, sample_ms
+from .truth import NAME, layout_factor, sample_ms
 
 # Validated from a dict: whatever is not named here stays unknown.
 FINGERPRINT = Fingerprint.model_validate(
@@ -36,6 +37,7 @@ class SyntheticDevice:
         self._spec = spec
         self._visits: Counter[tuple[int, int, int, int]] = Counter()
         self._point: tuple[int, int, int, int] | None = None
+        self._factor = 1.0
 
     @property
     def fingerprint(self) -> Fingerprint:
@@ -43,6 +45,7 @@ class SyntheticDevice:
 
     def prepare(self, batch: Batch) -> None:
         self._point = batch.point()
+        self._factor = layout_factor(batch)
 
     def run(self) -> Sample:
         if self._point is None:
@@ -53,4 +56,7 @@ class SyntheticDevice:
         self._visits[self._point] += 1
         points = np.asarray([self._point], dtype=np.int64)
         latency = sample_ms(points, np.asarray([visit]), self._spec.seed, self._spec.session)
-        return Sample(float(latency[0]), None)
+        return Sample(float(latency[0]) * self._factor, None)
+
+    def state(self) -> DeviceState:
+        return DeviceState()

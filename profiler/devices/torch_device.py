@@ -8,7 +8,7 @@ import time
 import numpy as np
 import torch
 
-from ...engine.config import resolve_model
+from ...engine.config import MOST_CHUNKS, resolve_model
 from ...engine.engine import Engine
 from ...engine.facts import fingerprint
 from ...engine.kv_cache import PAGE_SIZE, pages_for
@@ -17,7 +17,9 @@ from ...engine.step import SequenceWork
 from ...tables.batch import Batch
 from ...tables.errors import UsageError
 from ...tables.fingerprint import Fingerprint
+from ..condition import DeviceState
 from .base import DeviceSpec, Sample
+from .nvml import monitor
 
 
 class TorchDevice:
@@ -32,12 +34,13 @@ class TorchDevice:
             torch.set_num_threads(measuring_threads())
         config = resolve_model(spec.model)
         # The domain counts tokens; each sequence may leave most of its last page empty.
-        slack = page_slack(spec.domain.max_decodes + 1)
+        slack = page_slack(spec.domain.max_decodes + MOST_CHUNKS)
         self._engine = Engine(config, device=device, kv_tokens=spec.domain.kv_tokens + slack, seed=spec.seed)
         self._pages = np.asarray(self._engine.allocator.allocate(self._engine.kv_tokens // PAGE_SIZE), dtype=np.int64)
         self._rng = np.random.default_rng([spec.seed, *spec.session.encode()])
         self._fingerprint = fingerprint(config, device, self._engine.dtype, self._engine.attention)
         self._work: tuple[list[SequenceWork], list[SequenceWork]] | None = None
+        self._state = monitor(_uuid(self._engine.device))
         self._events = _timing_events() if self._engine.device.type == "cuda" else None
 
     @property
@@ -90,6 +93,9 @@ class TorchDevice:
         last.synchronize()
         return Sample(latency_ms, first.elapsed_time(last))
 
+    def state(self) -> DeviceState:
+        return self._state()
+
 
 def measuring_threads() -> int:
     """Threads of this process that torch computes with on cpu: one core stays free, where there are two.
@@ -99,6 +105,14 @@ def measuring_threads() -> int:
     and again: with both of two cores a 3.6 ms iteration took 450 ms beside other work, with one 3.6.
     """
     return max(1, len(os.sched_getaffinity(0)) - 1)
+
+
+def _uuid(device: torch.device) -> str | None:
+    """None on a CPU, and where torch does not tell."""
+    if device.type != "cuda":
+        return None
+    uuid = getattr(torch.cuda.get_device_properties(device), "uuid", None)
+    return None if uuid is None else str(uuid)
 
 
 def _timing_events() -> tuple[torch.cuda.Event, torch.cuda.Event]:

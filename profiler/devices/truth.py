@@ -8,6 +8,10 @@ T = base(n, k, c, u) x node x session x body x tail, in ms:
 - session = exp(0.005 z) of the seed and session; body = exp(0.01 z) of each iteration;
 - tail = 1 + Exp(mean 0.08) for 2% of iterations.
 
+All of that is of equal contexts and at most one chunk. `layout_factor` is what any other batch takes beside
+the batch of its totals (n, k, c, u): the others wait 1e-4 ms for each token that the longest context is over
+the mean (and never longer than if all were as long), each chunk costs 0.4 ms, and its attention is its own.
+
 Points are arrays (m, 4) of n, k, c, u. Quantiles and coverages are over sessions as well as iterations.
 """
 
@@ -20,6 +24,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr, ndtri
 
+from ...tables.batch import Batch
 from ...tables.grid import Points
 
 NAME = "reference-v1"
@@ -43,6 +48,22 @@ def base_ms(points: Points) -> Floats:
     ladder = np.maximum(8.0, 0.045 * total) * np.where(total >= 129, 1.08, 1.0)
     chunk = 0.4 + 6e-5 * u + 2.5e-6 * c * (u + c / 2)
     return np.asarray(ladder + 6e-5 * n * k + 0.01 * n + np.where(c > 0, chunk, 0.0))
+
+
+def layout_factor(batch: Batch) -> float:
+    """Time of `batch` over that of equal contexts and one chunk of the same totals; 1 for such a batch.
+
+    >>> layout_factor(Batch.of(8, 1000, 256)), round(layout_factor(Batch.with_chunks([7993, *[1] * 7], [])), 3)
+    (1.0, 1.082)
+    """
+    point = batch.point()
+    if batch == Batch.of(*point):
+        return 1.0
+    _, k, c, u = point
+    apart = sum(chunk.chunk_tokens * (chunk.prefix_tokens + chunk.chunk_tokens / 2) for chunk in batch.chunks)
+    waited = 1e-4 * (batch.longest_context - k)
+    extra = waited + 2.5e-6 * (apart - c * (u + c / 2)) + 0.4 * max(0, len(batch.chunks) - 1)
+    return 1 + extra / float(base_ms(np.asarray([point], dtype=np.int64))[0])
 
 
 def node_ms(points: Points) -> Floats:

@@ -43,6 +43,22 @@ def test_chunk_answers_with_its_margin(made, command):
     assert "SYNTHETIC" in text
 
 
+def test_chunk_takes_the_longest_context(made, command):
+    table = CostTable.load(made / "table.json")
+    state = ("--decodes", 40, "--context", 1000, "--budget", "25ms", "--json")
+    answer = command("chunk", made / "table.json", *state, "--longest-context", 30_000).json
+    assert answer["chunk_tokens"] == table.largest_chunk(40, 1000, 0, 25.0, longest_context=30_000)
+    assert answer["chunk_tokens"] < command("chunk", made / "table.json", *state).json["chunk_tokens"]
+    batch = Batch.with_chunks([30_000, *[256] * 25, *[257] * 14], [(answer["chunk_tokens"], 0)])
+    assert (batch.context_tokens, answer["bound_ms"]) == (1000, table.bound_ms(batch))
+    for longest in (999, 39_962):
+        done = command("chunk", made / "table.json", *state, "--longest-context", longest)
+        assert (done.code, "expected 1000 to 39961" in done.err) == (2, True)
+    shown = command("show", made / "table.json").out
+    assert "unequal contexts" in shown
+    assert "on the bound of such batches alone" in shown
+
+
 def test_chunk_says_when_the_decodes_alone_are_late(made, command):
     done = command("chunk", made / "table.json", "--decodes", 40, "--context", 1000, "--budget", "1ms")
     assert done.code == 0

@@ -11,6 +11,7 @@ import pytest
 
 from chunkfit import CostTable
 from chunkfit.fitters.fit import fit
+from chunkfit.profiler.columns import PAIRED
 from chunkfit.profiler.devices import truth
 from chunkfit.profiler.law import draw
 from chunkfit.profiler.profile import Profile
@@ -124,7 +125,10 @@ def test_measured_test_coverage_agrees_with_the_closed_form(five):
 @pytest.mark.parametrize(("column", "needs"), [("context_tokens", "decodes"), ("prefix_tokens", "chunk_tokens")])
 def test_the_same_fit_with_an_axis_held_fails(five, column, needs):
     """What k and u are measured for: with one of them at its median the expected time or coverage is wrong."""
-    profile, _, good = five[0]
+    whole, _, good = five[0]
+    # Pairs hold their contexts and prefixes in the layout too.
+    single = ~np.isin(whole.columns["role"], PAIRED)
+    profile = Profile(whole.meta, {name: values[single] for name, values in whole.columns.items()})
     has = profile.columns[needs] > 0
     held = np.where(has, int(np.median(profile.columns[column][has])), 0)
     table = fit(Profile(profile.meta, {**profile.columns, column: held}))

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from chunkfit.engine.config import PRESETS
+from chunkfit.engine.config import MOST_CHUNKS, PRESETS
 from chunkfit.engine.memory import MemoryPlan, largest_batch, page_slack
 from chunkfit.profiler.devices import resolve_device
 from chunkfit.profiler.domains import SYNTHETIC_DOMAIN, capacity_note, cpu_domain, cuda_domain, default_domain
@@ -47,7 +47,7 @@ def test_the_domain_fits_into_the_pool_that_an_engine_takes(name, gib):
     plan = MemoryPlan(config, "cuda", 2, gib * GIB)
     pool = plan.kv_tokens()
     domain = cuda_domain(config, gib * GIB)
-    slack = page_slack(domain.max_decodes + 1)
+    slack = page_slack(domain.max_decodes + MOST_CHUNKS)
     assert domain.kv_tokens + slack <= pool  # what the profiler asks of the engine
     largest = largest_batch(config)
     assert domain.kv_tokens == largest.kv_tokens or pool - slack - domain.kv_tokens < 16_384
@@ -57,7 +57,7 @@ def test_a_model_of_short_contexts_needs_little():
     short = replace(PRESETS["tiny"], context_length=20)
     domain = cuda_domain(short, 24 * GIB)
     assert domain.kv_tokens == 256 * 20 + 20 + 20
-    assert MemoryPlan(short, "cuda", 2, 24 * GIB).kv_tokens() >= domain.kv_tokens + page_slack(257)
+    assert MemoryPlan(short, "cuda", 2, 24 * GIB).kv_tokens() >= domain.kv_tokens + page_slack(256 + MOST_CHUNKS)
 
 
 def test_a_model_that_does_not_fit_is_refused_with_the_arithmetic():
@@ -68,10 +68,10 @@ def test_a_model_that_does_not_fit_is_refused_with_the_arithmetic():
 def test_one_block_is_the_least():
     config = PRESETS["llama-3-8b"]
     plan = MemoryPlan(config, "cuda", 2, 0)
-    needed = plan.weights + plan.activations + (16_384 + page_slack(257)) * plan.kv_token
+    needed = plan.weights + plan.activations + (16_384 + page_slack(256 + MOST_CHUNKS)) * plan.kv_token
     free = -(-10 * needed // 9) + 16 * plan.kv_token  # a tenth is the reserve, and pages are whole
     assert cuda_domain(config, free).kv_tokens == 16_384
-    with pytest.raises(DeviceUnavailableError, match=r"expected at least 20,239"):
+    with pytest.raises(DeviceUnavailableError, match=r"expected at least 20,284"):
         cuda_domain(config, free - 64 * plan.kv_token)
 
 

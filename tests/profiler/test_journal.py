@@ -9,6 +9,7 @@ import time
 
 import pytest
 
+from chunkfit.profiler.condition import Condition, DeviceState
 from chunkfit.profiler.devices.base import Sample
 from chunkfit.profiler.devices.synthetic import FINGERPRINT
 from chunkfit.profiler.domains import SYNTHETIC_DOMAIN
@@ -24,7 +25,9 @@ from chunkfit.tables.errors import (
     UsageError,
 )
 
-PLAN = draw_plan(SYNTHETIC_DOMAIN, (129,), 0, fit_points=9, calibrate_points=6, test_points=6, anchors=3)
+PLAN = draw_plan(SYNTHETIC_DOMAIN, (129,), 0, fit_points=9, calibrate_points=6, test_points=6, anchors=3, pairs=1)
+
+HOT = Condition(state=DeviceState(sm_clock_mhz=1200, throttle=("hw_slowdown",)), flagged=True, tries=2)
 
 
 def write(path, points=4, plan=PLAN, fingerprint=FINGERPRINT, session="fit"):
@@ -33,7 +36,7 @@ def write(path, points=4, plan=PLAN, fingerprint=FINGERPRINT, session="fit"):
         done = journal.contents.done(session)
         todo = [point for point in plan.points(session) if point.point_id not in done]
         for order, point in enumerate(todo[:points], start=journal.contents.next_order(session)):
-            journal.measured(session, point, order, journal.now(), [Sample(8.5 + order, None)] * point.repeats)
+            journal.measured(session, point, order, journal.now(), [Sample(8.5 + order, None)] * point.repeats, HOT)
     return path
 
 
@@ -49,7 +52,8 @@ def test_what_is_written_is_read(path):
     assert contents.done("fit") == {point.point_id for point in PLAN.fit[:4]}
     assert contents.done("test") == set()
     assert contents.next_order("fit") == 4
-    assert contents.lines[1].repeats == ((8.5, None),) * 3
+    assert contents.lines[1].condition == HOT
+    assert contents.lines[1].repeats == ((8.5, None),) * PLAN.fit[0].repeats
 
 
 def test_a_cut_at_any_byte_of_the_last_line_loses_that_line_alone(path):
@@ -142,7 +146,7 @@ def test_a_device_that_reports_nonsense_is_stopped(path, bad):
         pytest.raises(ProfileFormatError, match=r"session test, point \d+ \(n \d+.*reported.*expected finite"),
         open_journal(path, PLAN, FINGERPRINT) as journal,
     ):
-        journal.measured("test", PLAN.test[0], 0, 0.0, [Sample(bad, None)])
+        journal.measured("test", PLAN.test[0], 0, 0.0, [Sample(bad, None)], HOT)
     assert path.read_bytes() == before
 
 

@@ -7,6 +7,7 @@ import pytest
 from chunkfit.profiler.domains import SYNTHETIC_DOMAIN
 from chunkfit.profiler.law import corners, inside
 from chunkfit.profiler.plan import SESSIONS, PlanPoint, SweepPlan, draw_plan, sentinel_point, with_sentinels
+from chunkfit.tables.batch import Batch
 from chunkfit.tables.domain import Domain
 from chunkfit.tables.errors import UsageError
 
@@ -17,12 +18,12 @@ def plan():
 
 
 def test_counts_repeats_and_ids(plan):
-    assert Counter(point.role for point in plan.fit) == {"point": 300, "anchor": 48}
+    assert Counter(point.role for point in plan.fit) == {"point": 300, "anchor": 48, "unequal": 64, "chunks": 64}
     assert (len(plan.calibrate), len(plan.test)) == (200, 150)
-    assert {point.repeats for point in plan.fit} == {3}
+    assert {point.repeats for point in plan.fit if point.role in ("point", "anchor")} == {3}
     assert {point.repeats for point in (*plan.calibrate, *plan.test)} == {1}
-    ids = [p.point_id for session in SESSIONS for p in plan.points(session) if p.role == "point"]
-    assert len(ids) == len(set(ids)) == 650
+    ids = [p.point_id for session in SESSIONS for p in plan.points(session) if p.role != "anchor"]
+    assert len(ids) == len(set(ids)) == 650 + 128
     assert plan.sentinel.point_id not in ids
 
 
@@ -37,9 +38,38 @@ def test_anchors_are_calibrate_points_of_all_scenes(plan):
     anchors = [point for point in plan.fit if point.role == "anchor"]
     assert all(calibrate[anchor.point_id] == anchor.point for anchor in anchors)
     places = [place for place, point in enumerate(plan.fit) if point.role == "anchor"]
-    assert places[-1] < len(anchors) + 100, "a session cut short after a third still has every anchor"
-    assert places[0] < 30 < places[24], "and they are spread over that third"
+    assert places[-1] < len(anchors) + 128 + 100, "a session cut short after a third still has every anchor"
+    assert places[0] < 40 < places[24], "and they are spread over that third"
     assert Counter(anchor.scene.value for anchor in anchors) == {"decode": 16, "prefill": 16, "mixed": 16}
+
+
+def test_pairs_are_neighbours_of_equal_totals(plan):
+    paired = [(place, point) for place, point in enumerate(plan.fit) if point.role in ("unequal", "chunks")]
+    first_with_layout = 0
+    for (place, one), (next_place, other) in zip(paired[::2], paired[1::2], strict=True):
+        assert next_place == place + 1
+        assert (one.role, one.point, one.repeats) == (other.role, other.point, 5)
+        usual, spread = sorted((one, other), key=lambda point: point.layout)
+        assert usual.batch() == Batch.of(*usual.point)
+        assert spread.batch().point() == spread.point
+        assert (len(spread.batch().chunks) > 1) == (spread.role == "chunks")
+        first_with_layout += bool(one.layout)
+    assert 20 < first_with_layout < 44, "either may go first"
+    assert paired[-1][0] < 48 + 128 + 100
+    assert paired[-1][0] - paired[0][0] > 200, "spread over the first third"
+
+
+def test_pairs_leave_the_other_points_alone(plan):
+    without = draw_plan(SYNTHETIC_DOMAIN, (129,), 7, fit_points=300, calibrate_points=200, test_points=150, pairs=0)
+    assert {p for p in plan.fit if p.role in ("point", "anchor")} == set(without.fit)
+    assert without.calibrate == plan.calibrate
+
+
+def test_a_point_states_its_own_totals():
+    whole = {"point_id": 0, "role": "unequal", "scene": "decode", "n": 2, "k": 8, "c": 0, "u": 0, "repeats": 1}
+    assert PlanPoint(**whole, layout="15,1|").batch().decode_contexts == (15, 1)
+    with pytest.raises(ValueError, match=r"layout '14,1\|' is not of n 2, k 8"):
+        PlanPoint(**whole, layout="14,1|")
 
 
 def test_corners_and_both_sides_of_the_step_are_fitted(plan):
@@ -62,7 +92,8 @@ def test_the_seed_decides_everything(plan):
 
 def test_a_prefix_of_the_fit_session_is_a_fair_sample():
     plan = draw_plan(SYNTHETIC_DOMAIN, (129,), 0)
-    prefix = plan.fit[:350]
+    prefix = [point for point in plan.fit[:470] if point.role in ("point", "anchor")]
+    assert len(prefix) == pytest.approx(350, abs=10)
     shares = Counter(point.scene.value for point in prefix)
     assert all(90 <= count <= 145 for count in shares.values())
     special = set(corners(SYNTHETIC_DOMAIN))

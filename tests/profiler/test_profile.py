@@ -28,7 +28,7 @@ def test_round_trip_is_exact(profile, tmp_path):
     assert again.meta == profile.meta
     for name, column in profile.columns.items():
         assert again.columns[name].dtype.kind == column.dtype.kind
-        assert np.array_equal(again.columns[name], column, equal_nan=name == "event_ms")
+        assert np.array_equal(again.columns[name], column, equal_nan=column.dtype.kind == "f")
     assert sha == file_sha256(path)
     assert again.save(tmp_path / "q.parquet") == sha
     assert [p.name for p in tmp_path.iterdir() if p.name not in ("p.parquet", "q.parquet")] == []
@@ -36,7 +36,7 @@ def test_round_trip_is_exact(profile, tmp_path):
 
 def test_select_takes_session_and_role(profile):
     assert set(profile.select("fit").columns["role"]) == {"point"}
-    assert set(profile.select("fit", role=None).columns["role"]) == {"point", "anchor", "sentinel"}
+    assert set(profile.select("fit", role=None).columns["role"]) == {"point", "anchor", "sentinel", "unequal", "chunks"}
     assert len(profile.select(role="sentinel")) == sum(profile.columns["role"] == "sentinel")
     assert profile.select("test").points().shape == (30, 4)
 
@@ -56,15 +56,33 @@ def test_an_impossible_latency_names_row_and_values(profile, bad):
         ("event_ms", -1.0, "event_ms = -1.0"),
         ("decodes", -2, "decodes = -2"),
         ("scene", "prefills", "scene = prefills"),
-        ("role", "pilot", "role = pilot; expected one of point, anchor, sentinel"),
+        ("role", "pilot", "role = pilot; expected one of point, anchor, sentinel, unequal, chunks"),
         ("started_s", np.inf, "started_s = inf"),
+        ("sm_clock_mhz", -1.0, "sm_clock_mhz = -1.0; expected NaN"),
+        ("power_w", np.inf, "power_w = inf"),
+        ("tries", 0, "tries = 0; expected 1 or more"),
+        ("throttle", "", "throttle = ; expected unknown, none or reasons"),
+        ("layout", "15,1|", r"layout = 15,1\|; expected one of the row's totals, and empty"),
     ],
 )
 def test_other_impossible_values_are_refused(profile, column, value, message):
-    values = profile.columns[column].astype("U9" if isinstance(value, str) else None or profile.columns[column].dtype)
+    values = profile.columns[column].astype("U2000" if isinstance(value, str) else profile.columns[column].dtype)
     values[3] = value
     with pytest.raises(ProfileFormatError, match=f"row 3 .*{message}"):
         Profile(profile.meta, changed(profile, **{column: values}))
+
+
+def test_a_layout_must_be_of_the_rows_totals(profile):
+    row = int(np.flatnonzero(profile.columns["layout"] != "")[0])
+    for bad in ("|", "3,1|", profile.columns["layout"][row] + ",1@0"):
+        layouts = profile.columns["layout"].copy().astype("U2000")
+        layouts[row] = bad
+        with pytest.raises(ProfileFormatError, match=rf"row {row} .*layout = "):
+            Profile(profile.meta, changed(profile, layout=layouts))
+    roles = profile.columns["role"].copy()
+    roles[row] = "point"
+    with pytest.raises(ProfileFormatError, match=rf"row {row} .*layout = .*empty unless the row is of a pair"):
+        Profile(profile.meta, changed(profile, role=roles))
 
 
 def test_columns_must_be_there_of_one_length_and_type(profile):

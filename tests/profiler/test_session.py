@@ -3,8 +3,10 @@
 import gc
 from collections import Counter
 
+import numpy as np
 import pytest
 
+from chunkfit.profiler.condition import DeviceState
 from chunkfit.profiler.cost import CostModel
 from chunkfit.profiler.devices.base import Sample
 from chunkfit.profiler.devices.synthetic import FINGERPRINT
@@ -25,8 +27,9 @@ class FakeDevice:
 
     fingerprint = FINGERPRINT
 
-    def __init__(self, largest=10**9, latency_ms=None):
+    def __init__(self, largest=10**9, latency_ms=None, states=()):
         self.now = 0.0
+        self.states = iter(states)
         self.runs = Counter()
         self.largest = largest
         self.latency_ms = latency_ms
@@ -46,6 +49,9 @@ class FakeDevice:
         self.runs[self.batch.point()] += 1
         self.gc_seen.add(gc.isenabled())
         return Sample(seconds * 1e3 if self.latency_ms is None else self.latency_ms, None)
+
+    def state(self):
+        return next(self.states, DeviceState())
 
 
 def measure(path, device, session="test", deadline=None, **options):
@@ -120,6 +126,74 @@ def test_a_point_that_does_not_fit_is_skipped_and_the_sweep_goes_on(path):
     again = FakeDevice()
     measure(path, again)
     assert not again.runs  # a skipped point is not tried again
+
+
+COOL = DeviceState(sm_clock_mhz=1980, memory_clock_mhz=2619, temperature_c=50, power_w=400.5, throttle=("gpu_idle",))
+CAPPED = DeviceState(sm_clock_mhz=1900, throttle=("gpu_idle", "sw_power_cap"))
+
+
+def recorded(path):
+    return [line for line in read_journal(path).lines if line.kind == "measured"]
+
+
+def test_a_throttled_fit_point_is_measured_again_and_the_last_time_counts(path):
+    # The sentinel, a point that is fine at the third time, one that never is, then all is well.
+    device = FakeDevice(states=[CAPPED, CAPPED, CAPPED, COOL, CAPPED, CAPPED, CAPPED, *[COOL] * 2000])
+    measure(path, device, session="fit")
+    sentinel, first, second, third = recorded(path)[:4]
+    assert (sentinel.condition.flagged, sentinel.condition.tries) == (True, 1)
+    assert (first.condition.flagged, first.condition.tries, first.condition.state) == (False, 3, COOL)
+    assert (second.condition.flagged, second.condition.tries, second.condition.state) == (True, 3, CAPPED)
+    assert (third.condition.flagged, third.condition.tries) == (False, 1)
+    point = PLAN.fit[0]
+    assert device.runs[point.point] == 3 * (PLAN.warmups + point.repeats)
+    assert len(first.repeats) == point.repeats
+    assert second.started_s >= first.ended_s
+    profile = profile_of_journal(read_journal(path), "p")
+    assert profile.meta.sessions["fit"].flagged == 2
+    columns = profile.columns
+    rows = columns["point_id"] == second.point_id
+    assert set(columns["flagged"][rows].tolist()) == {True}
+    assert set(columns["throttle"][rows].tolist()) == {"gpu_idle,sw_power_cap"}
+    assert set(columns["tries"][rows].tolist()) == {3}
+    assert np.isnan(columns["power_w"][rows]).all()
+    assert columns["flagged"].sum() == rows.sum() + PLAN.sentinel.repeats
+    cool = columns["point_id"] == third.point_id
+    assert (columns["sm_clock_mhz"][cool][0], columns["power_w"][cool][0]) == (1980, 400.5)
+    assert (columns["memory_clock_mhz"][cool][0], columns["temperature_c"][cool][0]) == (2619, 50)
+
+
+def test_a_card_at_its_power_cap_is_taken_as_it_is(path):
+    device = FakeDevice(states=[CAPPED] * 5000)
+    assert measure(path, device, session="fit")[0] == "complete"
+    points = [line for line in recorded(path) if line.role != "sentinel"]
+    assert all(line.condition.flagged for line in points)
+    assert [line.condition.tries for line in points] == [3] * 5 + [1] * (len(points) - 5)
+
+
+@pytest.mark.parametrize("session", ["calibrate", "test"])
+def test_points_that_must_not_be_chosen_are_flagged_and_never_repeated(path, session):
+    device = FakeDevice(states=[CAPPED] * 5000)
+    measure(path, device, session=session)
+    assert {(line.condition.flagged, line.condition.tries) for line in recorded(path)} == {(True, 1)}
+    assert profile_of_journal(read_journal(path), "p").meta.sessions[session].flagged == len(recorded(path))
+
+
+def test_there_is_no_time_to_measure_again_at_the_deadline(path):
+    sentinel, first = PLAN.sentinel, PLAN.fit[0]
+    once = (PLAN.warmups + first.repeats) * (0.1 + 2e-4 * (first.n + first.c))
+    before = (PLAN.warmups + sentinel.repeats) * (0.1 + 2e-4 * (sentinel.n + sentinel.c))
+    for tries in (1, 2):
+        device = FakeDevice(states=[CAPPED] * 5000)
+        place = path.with_name(f"{tries}.jsonl")
+        measure(
+            place,
+            device,
+            session="fit",
+            deadline=2 * before + (tries + 0.5) * once,
+            cost=CostModel((0, 0.1, 2e-4, 0, 0)),
+        )
+        assert [line.condition.tries for line in recorded(place)] == [1, tries, 1]
 
 
 def test_nonsense_from_the_device_stops_the_session(path):

@@ -173,9 +173,14 @@ def test_errors_of_the_measuring_process_arrive_as_themselves(request_):
 
 
 def test_a_real_sweep_of_the_engine_on_the_cpu(request_):
-    plan = draw_plan(cpu_domain(PRESETS["tiny"]), (), 0, fit_points=12, calibrate_points=6, test_points=6, anchors=3)
+    plan = draw_plan(
+        cpu_domain(PRESETS["tiny"]), (), 0, fit_points=12, calibrate_points=6, test_points=6, anchors=3, pairs=3
+    )
     result = profile(request_.model_copy(update={"device": "cpu", "plan": plan}))
     assert set(measured(result)) == planned(plan)
+    assert {"unequal", "chunks"} <= set(result.columns["role"][result.columns["layout"] != ""].tolist())
+    assert set(result.columns["throttle"].tolist()) == {"unknown"}
+    assert not result.columns["flagged"].any()
     fingerprint = result.meta.fingerprint
     assert (fingerprint.device_kind, fingerprint.engine) == ("cpu", "chunkfit-engine")
     assert fingerprint.cpu_threads == max(1, len(os.sched_getaffinity(0)) - 1)

@@ -101,6 +101,40 @@ def test_the_device_draws_the_truth():
     assert "SYNTHETIC" in device.fingerprint.title()
 
 
+def test_a_batch_of_equal_contexts_and_one_chunk_has_factor_one():
+    for point in POINTS.tolist():
+        assert truth.layout_factor(Batch.of(*point)) == 1.0
+
+
+def test_unequal_contexts_and_several_chunks_cost_what_is_written():
+    base = truth.base_ms(np.asarray([[4, 250, 300, 100]]))[0]
+    unequal = truth.layout_factor(Batch.with_chunks([700, 100, 100, 100], [(300, 100)]))
+    assert (unequal - 1) * base == pytest.approx(1e-4 * 450, rel=1e-9)
+    three = truth.layout_factor(Batch.with_chunks([250] * 4, [(100, 0), (150, 100), (50, 0)]))
+    attention = 100 * 50 + 150 * (100 + 75) + 50 * 25 - 300 * (100 + 150)
+    assert (three - 1) * base == pytest.approx(0.8 + 2.5e-6 * attention, rel=1e-9)
+
+
+def test_no_batch_takes_longer_than_if_all_contexts_were_the_longest():
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        n = int(rng.integers(2, 60))
+        contexts = np.exp(rng.uniform(0, 9, n)).astype(int)
+        contexts[0] += -int(contexts.sum()) % n  # a mean without a fraction
+        batch = Batch.with_chunks(contexts.tolist(), [])
+        longest = Batch.of(n, int(contexts.max()))
+        times = [truth.base_ms(np.asarray([b.point()]))[0] * truth.layout_factor(b) for b in (batch, longest)]
+        assert times[0] <= times[1]
+
+
+def test_the_device_runs_a_batch_as_it_is_spread():
+    device = open_device("synthetic", "tiny", SYNTHETIC_DOMAIN, seed=5, session="fit")
+    batch = Batch.with_chunks([700, 100, 100, 100], [(100, 0), (200, 100)])
+    device.prepare(batch)
+    alike = truth.sample_ms(np.asarray([batch.point()]), np.arange(1), 5, "fit")[0]
+    assert device.run().latency_ms == pytest.approx(alike * truth.layout_factor(batch), rel=1e-12)
+
+
 def test_a_synthetic_profile_is_whole_deterministic_and_fast():
     begin = time.perf_counter()
     profile = synthetic_profile(4)

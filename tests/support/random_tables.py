@@ -89,7 +89,12 @@ def random_domain(axes: Axes, rng) -> Domain:
 
 def random_table(seed: int) -> CostTable:
     arrays = random_arrays(seed)
-    return CostTable(document_of(arrays, random_domain(arrays.axes, np.random.default_rng(seed + 1))))
+    rng = np.random.default_rng(seed + 1)
+    domain = random_domain(arrays.axes, rng)
+    # 1.37 is no multiple of 1/4096.
+    unequal, several = (None if f == 0 else float(f) for f in rng.choice([0, 1, 1.0625, 1.37, 3], 2))
+    factors = FactorsV1(unequal_contexts=unequal, several_chunks=several, session_drift=None)
+    return CostTable(document_of(arrays, domain, factors=factors))
 
 
 __all__ = ["Scene", "document_of", "random_arrays", "random_domain", "random_table"]

@@ -1,5 +1,8 @@
 """Properties of the look-up, on random tables: exact, monotone, the same read one by one or at once."""
 
+import math
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -123,12 +126,115 @@ def test_reading_many_points_equals_reading_each(seed):
     assert (expected <= bounds).all()
 
 
+def spread(draw, table):
+    """Contexts, some of them equal, and chunks, none to three."""
+    d = table.domain
+    contexts = draw(st.lists(st.integers(1, min(9, d.max_context_tokens)) | st.just(3), max_size=min(4, d.max_decodes)))
+    chunks = draw(st.lists(st.tuples(st.integers(1, 3), st.integers(0, 3)), max_size=3))
+    return contexts, chunks
+
+
+def allowed(table, contexts, chunks):
+    return bool(contexts or chunks) and table.domain.refusal_of(Batch.with_chunks(contexts, chunks)) is None
+
+
+def factors_of(table):
+    stored = table.document.factors
+    return [
+        1 if f is None else Fraction(math.ceil(f * 4096), 4096)
+        for f in (stored.unequal_contexts, stored.several_chunks)
+    ]
+
+
+@settings(max_examples=300, deadline=None)
+@given(seeds, st.data())
+def test_the_bound_of_any_batch_is_the_rule_in_fractions(seed, data):
+    table = random_table(seed)
+    contexts, chunks = spread(data.draw, table)
+    if not allowed(table, contexts, chunks):
+        return
+    batch = Batch.with_chunks(contexts, chunks)
+    unequal, several = factors_of(table)
+    n, k, c, u = batch.point()
+
+    def ticks(point, factor=1):
+        ms = table.arrays.read(np.asarray([point], dtype=np.int64))[1][0]
+        return math.ceil(Fraction(ms) * 2**14 * factor)
+
+    expected = ticks((n, k, c, u), unequal)
+    longest = max(contexts, default=0)
+    if table.domain.refusal(n, longest, c, u) is None:
+        expected = min(expected, ticks((n, longest, c, u)))
+    if len(chunks) > 1:
+        expected = math.ceil(expected * several)
+    assert table.bound_ms(batch) * 2**14 == expected
+    assert table.expected_ms(batch) <= table.bound_ms(batch)
+
+
+@settings(max_examples=400, deadline=None)
+@given(seeds, st.data())
+def test_the_bound_of_any_batch_never_falls_as_it_gains_work(seed, data):
+    table = random_table(seed)
+    contexts, chunks = spread(data.draw, table)
+    if not allowed(table, contexts, chunks):
+        return
+    before = Batch.with_chunks(contexts, chunks)
+    gain = data.draw(st.sampled_from(["decode", "context", "equal", "chunk", "token", "prefix"]))
+    if gain == "decode":
+        contexts = [*contexts, before.context_tokens + data.draw(st.integers(0 if contexts else 1, 9))]
+    elif gain == "context" and contexts:
+        i = data.draw(st.integers(0, len(contexts) - 1))
+        contexts[i] += data.draw(st.integers(1, 9))
+    elif gain == "equal":  # the move that leads from an unequal batch to an equal one
+        contexts = [before.longest_context] * len(contexts)
+    elif gain == "chunk":
+        chunks = [*chunks, (data.draw(st.integers(1, 5)), data.draw(st.integers(0, 5)))]
+    elif chunks:
+        i = data.draw(st.integers(0, len(chunks) - 1))
+        more = (1, 0) if gain == "token" else (0, 1)
+        chunks[i] = (chunks[i][0] + more[0], chunks[i][1] + more[1])
+    if allowed(table, contexts, chunks):
+        assert table.bound_ms(before) <= table.bound_ms(Batch.with_chunks(contexts, chunks))
+
+
+@settings(max_examples=250, deadline=None)
+@given(seeds, st.data())
+def test_largest_chunk_beside_unequal_contexts_is_brute_force(seed, data):
+    table = random_table(seed)
+    d = table.domain
+    contexts = data.draw(st.lists(st.integers(1, d.max_context_tokens), min_size=1, max_size=d.max_decodes))
+    prefix = data.draw(st.integers(0, d.max_prefix_tokens))
+    max_chunk, align = data.draw(st.integers(0, 60)), data.draw(st.sampled_from([1, 2, 7, 16]))
+    k, longest = Batch.with_chunks(contexts, []).context_tokens, max(contexts)
+    if not allowed(table, contexts, []) or not answers(table, len(contexts), k, prefix):
+        return
+    budget = data.draw(st.sampled_from([0.01, 0.1, 0.3, 1.0, 1e9]) | st.floats(0, 6))
+    exact = (data.draw(st.integers(1, 20)), prefix)
+    if allowed(table, contexts, [exact]) and data.draw(st.booleans()):  # a tie, or the tick below it
+        budget = table.bound_ms(Batch.with_chunks(contexts, [exact])) - data.draw(st.sampled_from([0, 2**-14]))
+    best = 0
+    for c in range(1, max_chunk + 1):
+        one = c % align == 0 or c == max_chunk
+        # By totals: the KV tokens of the batch itself are fewer by the rounding of its mean.
+        if one and inside(table, len(contexts), k, c, prefix) and allowed(table, contexts, [(c, prefix)]):
+            best = c if table.bound_ms(Batch.with_chunks(contexts, [(c, prefix)])) <= budget else best
+    if table.bound_ms(Batch.with_chunks(contexts, [])) > budget:
+        best = 0
+    assert table.largest_chunk(len(contexts), k, prefix, budget, max_chunk, align, longest) == best
+
+
+def test_a_longest_context_below_the_mean_or_past_the_model_is_refused():
+    table = random_table(5)
+    d = table.domain
+    with pytest.raises(UsageError, match="longest_context=1"):
+        table.largest_chunk(1, 2, 0, 1.0, longest_context=1)
+    with pytest.raises(OutOfDomainError, match=f"context of {d.context_length + 1:,} tokens exceeds the context"):
+        table.largest_chunk(1, 1, 0, 1.0, longest_context=d.context_length + 1)
+
+
 def test_several_chunks_are_read_as_the_one_that_bounds_them():
-    table = random_table(3)
     two = Batch.with_chunks([4, 6], [(2, 1), (3, 4)])
     assert (two.chunk_tokens, two.prefix_tokens, two.context_tokens) == (5, 5, 5)
-    if table.domain.refusal_of(two) is None:
-        assert table.bound_ms(two) == table.bound_ms(Batch.of(2, 5, 5, 5))
 
 
 def test_outside_the_domain_is_refused_with_the_limit():
