@@ -14,6 +14,7 @@ from .guard import guarded
 from .profile import profile
 from .run import run
 from .show import show
+from .size import size
 from .validate import validate
 
 COMMANDS: dict[str, Callable[..., None]] = {
@@ -24,6 +25,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "validate": validate,
     "show": show,
     "chunk": chunk,
+    "size": size,
     "export": export,
 }
 
