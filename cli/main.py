@@ -11,6 +11,7 @@ from .doctor import doctor
 from .export import export
 from .fit import fit
 from .guard import guarded
+from .microbench import microbench
 from .profile import profile
 from .run import run
 from .show import show
@@ -21,6 +22,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "run": run,
     "doctor": doctor,
     "profile": profile,
+    "microbench": microbench,
     "fit": fit,
     "validate": validate,
     "show": show,

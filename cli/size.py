@@ -41,7 +41,7 @@ def size(
     from ..tables.errors import UsageError
     from ..tables.sizing import SETTINGS, Prompt, budget_ridge, retune_fields, static_budget
     from .guard import escape
-    from .render import grid
+    from .render import balance_line, grid
     from .units import milliseconds
 
     target_ms = milliseconds(tpot, "--tpot")
@@ -94,6 +94,8 @@ def size(
     if not prompts:
         lines.append(("note", "[yellow]for prompts that fit one chunk: give --prompt for longer ones[/]"))
     lines.append(("ridge", _ridge_line(ridge, budget.tokens)))
+    if ridge is not None and ridge.balance_tokens is not None:
+        lines.append(("balance", balance_line(ridge.balance_tokens)))
     lines.append(("tune again when", f"one of these changes: {', '.join(retune['refuse'])}"))
     lines.append(
         ("check again when", f"one of these changes: {', '.join(retune['warn'])}, prefix hit rate, decode batch")

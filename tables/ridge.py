@@ -5,12 +5,16 @@ squares of relative error; the ridge runs over 400 log-spaced places between the
 It is the place where the flat level and the line of the large counts meet. Left of it the weights that are
 streamed anyway pay for the tokens (roofline: bandwidth), right of it arithmetic does. A constant overhead lifts
 both pieces and does not move it.
+
+Where streaming and arithmetic do not overlap the curve has no corner and the ridge lies near the first count. The
+balance says more there: the tokens whose own time, at the slope of the second piece, equals the level. On a
+roofline without overhead the two are one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -30,13 +34,14 @@ Floats = NDArray[np.float64]
 @dataclass(frozen=True, slots=True)
 class Ridge:
     """tokens: None where the curve has no bend within its range; `finding` says which way. low, high: 95%
-    interval over resampled repeats, None without repeats or where a resample had no ridge. error: median of
-    |fit / curve - 1|.
+    interval over resampled repeats, None without repeats or where a resample had no ridge. balance_tokens: level_ms
+    / ms_per_token, None where the curve does not rise. error: median of |fit / curve - 1|.
     """
 
     tokens: float | None
     low: float | None
     high: float | None
+    balance_tokens: float | None
     level_ms: float
     ms_per_token: float
     error: float
@@ -55,11 +60,12 @@ def find_ridge(tokens: ArrayLike, ms: ArrayLike) -> Ridge:
     places, level, slope, rise = _fit(x, y[None, :])
     place, a, q = float(places[0]), float(level[0]), float(slope[0])
     error = float(np.median(np.abs((a + q * np.maximum(0, x - place)) / y - 1)))
-    if rise[0] < LEAST_RISE:
-        return Ridge(None, None, None, a, q, error, f"flat up to {x[-1]:g} tokens: the ridge lies beyond")
+    balance = a / q if rise[0] >= LEAST_RISE else None
+    if balance is None:
+        return Ridge(None, None, None, None, a, q, error, f"flat up to {x[-1]:g} tokens: the ridge lies beyond")
     if place <= x[0]:
-        return Ridge(None, None, None, a, q, error, f"rises from {x[0]:g} tokens on: no flat part")
-    return Ridge(place, None, None, a, q, error, f"bends at {place:.3g} tokens")
+        return Ridge(None, None, None, balance, a, q, error, f"rises from {x[0]:g} tokens on: no flat part")
+    return Ridge(place, None, None, balance, a, q, error, f"bends at {place:.3g} tokens")
 
 
 def find_ridge_of_repeats(tokens: ArrayLike, repeats_ms: Sequence[ArrayLike], seed: int = 0) -> Ridge:
@@ -78,7 +84,7 @@ def find_ridge_of_repeats(tokens: ArrayLike, repeats_ms: Sequence[ArrayLike], se
         low = high = None
     else:
         low, high = (float(v) for v in np.quantile(places, (0.025, 0.975)))
-    return Ridge(ridge.tokens, low, high, ridge.level_ms, ridge.ms_per_token, ridge.error, ridge.finding)
+    return replace(ridge, low=low, high=high)
 
 
 def _checked(tokens: ArrayLike, ms: ArrayLike) -> tuple[Floats, Floats]:

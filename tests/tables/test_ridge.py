@@ -19,6 +19,7 @@ def test_the_bend_of_a_roofline_is_found_whatever_the_overhead(ridge, streaming_
     assert found.tokens == pytest.approx(ridge, rel=0.03)
     assert found.level_ms == pytest.approx(overhead_ms + streaming_ms, rel=0.02)
     assert found.ms_per_token == pytest.approx(streaming_ms / ridge, rel=0.03)
+    assert found.balance_tokens == pytest.approx(ridge * (1 + overhead_ms / streaming_ms), rel=0.05)
 
 
 def test_noise_moves_it_little_and_the_interval_holds_it():
@@ -40,6 +41,8 @@ def test_a_curve_without_a_bend_says_which_way():
     steep = find_ridge(TOKENS, 0.01 * TOKENS + 0.5)
     assert steep.tokens is None
     assert "no flat part" in steep.finding
+    assert steep.balance_tokens == pytest.approx(50, rel=0.05)
+    assert flat.balance_tokens is None
     falling = find_ridge(TOKENS, 3.0 - TOKENS / 8192)
     assert falling.tokens is None
     assert find_ridge_of_repeats(TOKENS, [np.full(5, 3.0)] * len(TOKENS)).low is None

@@ -111,6 +111,7 @@ def test_the_worst_iteration_is_one_it_allows_and_one_token_more_is_late():
             assert (n, c, u) in set(allowed(found.tokens, 2, prompts))
             assert found.worst_ms == table.arrays.read(np.asarray([found.worst]))[1][0] <= found.limit_ms
             assert (found.limited_by, found.tokens < most.tokens) == ("target", True)
+            assert static_budget(table, 2, 1, found.worst_ms, prompts).tokens == found.tokens
             tried += 1
     assert tried > 5
 
