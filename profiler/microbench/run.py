@@ -229,14 +229,13 @@ def _whole(
 
 
 def _commit() -> str | None:
-    """Of the checkout this file lies in, None for an installed package or without git."""
+    """Of the checkout this file lies in, None for an installed package (in whosever checkout) or without git."""
+    root = Path(__file__).parents[2]
+    if not (root / ".git").exists():
+        return None
+    command = ["git", "-C", str(root), "describe", "--always", "--dirty"]
     try:
-        found = subprocess.run(
-            ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        found = subprocess.run(command, capture_output=True, text=True, check=False)
     except OSError:
         return None
     return found.stdout.strip() or None

@@ -111,3 +111,15 @@ def test_what_cannot_be_meant_or_had():
     if not torch.cuda.is_available():
         with pytest.raises(DeviceUnavailableError, match="cuda"):
             microbench("cuda", "tiny", minutes=1)
+
+
+@pytest.mark.gpu
+def test_on_a_gpu(small_grid):
+    import torch
+
+    if not torch.cuda.is_available():
+        pytest.skip("needs a CUDA device")
+    result = microbench("cuda", "tiny", minutes=0.5, grid=small_grid)
+    assert result.machine.cold_check.cold
+    assert all(whole.event_p50_ms is not None for whole in result.whole)
+    assert max(row.fraction for row in result.rows) < 2
