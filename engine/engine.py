@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, contextmanager
 import torch
 
 from ..tables.errors import ChunkfitError, DeviceMemoryError, DeviceUnavailableError, UsageError
+from .attention import BACKENDS, choose
 from .config import ModelConfig
 from .facts import memory_bytes, require_device
 from .host_allocator import keep_freed_memory
@@ -25,6 +26,8 @@ class Engine:
     device: "cpu", "cuda" or "cuda:N". dtype: of weights and KV, bfloat16 on cuda and float32 on cpu unless
     given. kv_tokens: capacity of the KV pool, rounded up to whole pages; it alone bounds how long a
     sequence may be. seed: of weights and of the values the pool is filled with (`fill_kv`).
+    attention: the backend, one of `attention.BACKENDS`; unless given, triton on cuda where it is installed and can
+    run the model, else torch.
     Raises DeviceUnavailableError when the device is not there or cannot hold weights and KV pool.
     """
 
@@ -37,12 +40,15 @@ class Engine:
         kv_tokens: int,
         seed: int = 0,
         fill_kv: bool = True,
+        attention: str | None = None,
     ) -> None:
         if kv_tokens < 1:
             raise UsageError(f"Engine: kv_tokens is {kv_tokens}; expected room for at least 1 token")
         self.config = config
         self.device = require_device(device)
         self.dtype = DEFAULT_DTYPES[self.device.type] if dtype is None else dtype
+        self.attention = choose(attention, config, self.device, self.dtype)
+        self._backend = BACKENDS[self.attention]()
         if self.device.type == "cpu":
             keep_freed_memory()
         pages = pages_for(kv_tokens)
@@ -78,7 +84,7 @@ class Engine:
             pages=self.allocator.pages,
             device=self.device,
         )
-        return forward(self.config, self.weights, self.cache, step)
+        return forward(self.config, self.weights, self.cache, step, self._backend)
 
     def _guard(self, decodes: Sequence[SequenceWork], chunks: Sequence[SequenceWork]) -> AbstractContextManager[None]:
         def describe(reason: str) -> ChunkfitError:

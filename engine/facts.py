@@ -62,7 +62,7 @@ def machine_facts() -> MachineFacts:
     )
 
 
-def fingerprint(config: ModelConfig, device: str, dtype: torch.dtype, attention_backend: str = "torch") -> Fingerprint:
+def fingerprint(config: ModelConfig, device: str, dtype: torch.dtype, attention: str) -> Fingerprint:
     """On what a profile taken now with this engine is measured. Raises as `require_device`."""
     target = require_device(device)
     cuda = target.type == "cuda"
@@ -79,7 +79,7 @@ def fingerprint(config: ModelConfig, device: str, dtype: torch.dtype, attention_
         tensor_parallel=1,
         engine=ENGINE_NAME,
         engine_version=_installed("chunkfit"),
-        attention_backend=attention_backend,
+        attention_backend=attention,
         capture_sizes=(),  # no graphs are captured
         driver=_nvml(lambda nvml: _text(nvml.nvmlSystemGetDriverVersion())) if cuda else None,
         cuda=torch.version.cuda if cuda else None,

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F
 
-from .attention import attend, plan
+from .attention.base import Backend
 from .config import ModelConfig
 from .kv_cache import KVCache
-from .rope import rotate, rotation
 from .step import Step
 
 
@@ -66,33 +65,32 @@ def random_weights(
     return ModelWeights(embedding, layers, norm(), lm_head)
 
 
-def forward(config: ModelConfig, weights: ModelWeights, cache: KVCache, step: Step) -> torch.Tensor:
+def forward(config: ModelConfig, weights: ModelWeights, cache: KVCache, step: Step, backend: Backend) -> torch.Tensor:
     """Logits (sequences, vocab) of each sequence's last token, in the order of `step.sample_rows`.
 
     Writes the keys and values of the new tokens into `cache`. Nothing in it waits for the device.
     """
     hidden = F.embedding(step.token_ids, weights.embedding)
-    cos, signed_sin = rotation(step.positions, config.head_dim, config.rope_theta, hidden.dtype)
-    attention = plan(step, hidden.dtype)
+    branch: torch.Tensor | None = None
+    plan = backend.plan(step, config, hidden.dtype)
     rotated_heads = config.heads + config.kv_heads
     for index, layer in enumerate(weights.layers):
-        normed = _norm(hidden, layer.attention_norm, config)
+        normed, hidden = backend.add_norm(hidden, branch, layer.attention_norm, config.rms_norm_eps)
         projected = F.linear(normed, layer.query_key_value).view(
             hidden.shape[0], rotated_heads + config.kv_heads, config.head_dim
         )
-        queries_keys = rotate(projected[:, :rotated_heads], cos, signed_sin)
         keys, values = cache.layer(index)
-        keys.index_copy_(0, step.slots, queries_keys[:, config.heads :].flatten(1))
-        values.index_copy_(0, step.slots, projected[:, rotated_heads:].flatten(1))
-        attended = attend(queries_keys[:, : config.heads], keys, values, attention)
-        hidden = torch.addmm(hidden, attended.flatten(1), layer.attention_out.t())
+        queries = backend.rotate_and_write(
+            projected[:, :rotated_heads], projected[:, rotated_heads:], keys, values, plan
+        )
+        attended = backend.attend(queries, keys, values, plan)
+        branch = F.linear(attended.flatten(1), layer.attention_out)
 
-        gate, up = F.linear(_norm(hidden, layer.mlp_norm, config), layer.gate_up).chunk(2, dim=-1)
-        hidden = torch.addmm(hidden, F.silu(gate) * up, layer.down.t())
+        normed, hidden = backend.add_norm(hidden, branch, layer.mlp_norm, config.rms_norm_eps)
+        branch = F.linear(backend.silu_mul(F.linear(normed, layer.gate_up)), layer.down)
     # Only the last row of a sequence is sampled: a chunk of 2,000 tokens costs one row of the lm_head.
-    last = hidden.index_select(0, step.sample_rows)
-    return F.linear(_norm(last, weights.final_norm, config), weights.lm_head)
-
-
-def _norm(hidden: torch.Tensor, weight: torch.Tensor, config: ModelConfig) -> torch.Tensor:
-    return F.rms_norm(hidden, (config.hidden_size,), weight, config.rms_norm_eps)
+    assert branch is not None  # a model has layers
+    hidden = hidden.index_select(0, step.sample_rows)
+    branch = branch.index_select(0, step.sample_rows)
+    normed, _ = backend.add_norm(hidden, branch, weights.final_norm, config.rms_norm_eps)
+    return F.linear(normed, weights.lm_head)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -61,12 +62,20 @@ class ChunkRows:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One forward pass on its device; all tensors are int64 views of one buffer."""
+    """One forward pass on its device; all tensors are int64 views of one buffer.
+
+    lengths, first_rows and page_starts say of all sequences, in the order of their rows, what `decodes` and
+    `chunks` say of each: kernels that take every decode (or chunk) at once read these.
+    """
 
     token_ids: torch.Tensor  # (tokens,)
     positions: torch.Tensor  # (tokens,)
     slots: torch.Tensor  # (tokens,) where each token's key and value are written
     sample_rows: torch.Tensor  # (sequences,) last row of each sequence, in the caller's order
+    lengths: torch.Tensor  # (sequences,) tokens with the new ones
+    first_rows: torch.Tensor  # (sequences + 1,)
+    page_starts: torch.Tensor  # (sequences,) where each block table begins in `pages`
+    pages: torch.Tensor  # block tables one after the other
     decodes: tuple[DecodeGroup, ...]
     chunks: tuple[ChunkRows, ...]
 
@@ -117,24 +126,43 @@ def build_step(
     _check_range("token id", token_ids, vocab_size, "the vocabulary has")
     _check_range("page id", [*decode_tables, *tables], pages, "the KV cache has pages")
 
-    parts = [np.concatenate(token_ids), np.concatenate(positions), np.concatenate(slots), sample_rows]
-    for (first, count), table in zip(groups, decode_tables, strict=True):
-        parts += [starts[first : first + count] + 1, table.reshape(-1)]
-    parts += tables
-    token_view, position_view, slot_view, sample_view, *rest = _send(parts, device)
-    views = iter(rest)
+    lengths = np.array([w.start + len(w.token_ids) for w in (*ordered, *chunks)], dtype=np.int64)
+    flat = [table.reshape(-1) for table in decode_tables] + tables
+    ends = np.cumsum([0] + [len(table) for table in flat]).tolist()
+    page_starts = [
+        first_page + np.arange(len(table), dtype=np.int64) * table.shape[1]
+        for first_page, table in zip(ends, decode_tables, strict=False)
+    ]
+    parts = [
+        np.concatenate(token_ids),
+        np.concatenate(positions),
+        np.concatenate(slots),
+        sample_rows,
+        lengths,
+        np.concatenate([np.arange(len(decodes)), first_rows]),
+        np.concatenate([*page_starts, np.array(ends[len(groups) : -1], dtype=np.int64)]),
+        np.concatenate(flat),
+    ]
+    token_view, position_view, slot_view, sample_view, length_view, row_view, start_view, page_view = _send(
+        parts, device
+    )
+    table_views = [page_view[first:last] for first, last in pairwise(ends)]
     return Step(
         token_view,
         position_view,
         slot_view,
         sample_view,
+        length_view,
+        row_view,
+        start_view,
+        page_view,
         tuple(
-            DecodeGroup(first, count, int(starts[first]) + 1, next(views), next(views).view(count, -1))
-            for first, count in groups
+            DecodeGroup(first, count, int(starts[first]) + 1, length_view[first : first + count], table.view(count, -1))
+            for (first, count), table in zip(groups, table_views, strict=False)
         ),
         tuple(
-            ChunkRows(int(row), len(work.token_ids), work.start + len(work.token_ids), next(views))
-            for row, work in zip(first_rows[:-1], chunks, strict=True)
+            ChunkRows(int(row), len(work.token_ids), work.start + len(work.token_ids), table)
+            for row, work, table in zip(first_rows[:-1], chunks, table_views[len(groups) :], strict=True)
         ),
     )
 

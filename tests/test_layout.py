@@ -14,7 +14,7 @@ ROOT = Path(chunkfit.__file__).parent
 FOLDERS = ("tables", "engine", "profiler", "fitters", "cli")
 # What each folder may import of ours: itself and those before it.
 ALLOWED = {folder: set(FOLDERS[: i + 1]) for i, folder in enumerate(FOLDERS)}
-HEAVY = ("torch", "pandas", "matplotlib", "scipy", "statsmodels", "lightgbm", "numba", "pyarrow", "sklearn")
+HEAVY = ("torch", "triton", "pandas", "matplotlib", "scipy", "statsmodels", "lightgbm", "numba", "pyarrow", "sklearn")
 
 
 def sources(folder):

@@ -35,7 +35,7 @@ class TorchDevice:
         self._engine = Engine(config, device=device, kv_tokens=spec.domain.kv_tokens + slack, seed=spec.seed)
         self._pages = np.asarray(self._engine.allocator.allocate(self._engine.kv_tokens // PAGE_SIZE), dtype=np.int64)
         self._rng = np.random.default_rng([spec.seed, *spec.session.encode()])
-        self._fingerprint = fingerprint(config, device, self._engine.dtype)
+        self._fingerprint = fingerprint(config, device, self._engine.dtype, self._engine.attention)
         self._work: tuple[list[SequenceWork], list[SequenceWork]] | None = None
         self._events = _timing_events() if self._engine.device.type == "cuda" else None
 

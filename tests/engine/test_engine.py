@@ -5,6 +5,7 @@ import torch
 
 from chunkfit.engine import PRESETS, Engine, ModelConfig, SequenceWork
 from chunkfit.engine import engine as engine_module
+from chunkfit.engine.attention import torch_ops
 from chunkfit.engine.kv_cache import allocate_kv_cache
 from chunkfit.engine.model import forward, random_weights
 from chunkfit.engine.step import build_step
@@ -180,7 +181,7 @@ def test_nothing_in_a_pass_reads_a_value_back_or_leaves_the_device():
             pages=64,
             device=meta,
         )
-        logits = forward(SHAPE, weights, cache, step)
+        logits = forward(SHAPE, weights, cache, step, torch_ops)
     assert logits.device == meta
     assert (logits.shape, logits.dtype) == ((4, 64), torch.bfloat16)
 

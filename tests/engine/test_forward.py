@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from chunkfit.engine import Engine, ModelConfig, SequenceWork, attention, step
+from chunkfit.engine import Engine, ModelConfig, SequenceWork, step
+from chunkfit.engine.attention import torch_ops
 from chunkfit.engine.kv_cache import PAGE_SIZE, pages_for
 
 VOCAB = 97
@@ -126,7 +127,7 @@ def test_any_chunking_equals_the_whole_prompt(seed, monkeypatch):
     token_ids = tokens(83, seed)
     whole = compute(machine, token_ids, machine.allocator.allocate(6))
     cuts = sorted(rng.choice(np.arange(1, 83), size=rng.integers(1, 8), replace=False).tolist())
-    monkeypatch.setattr(attention, "QUERY_BLOCK", [512, 7][seed % 2])  # long chunks go in blocks of queries
+    monkeypatch.setattr(torch_ops, "QUERY_BLOCK", [512, 7][seed % 2])  # long chunks go in blocks of queries
     torch.testing.assert_close(compute(machine, token_ids, machine.allocator.allocate(6), cuts), whole, **CLOSE)
 
 
@@ -144,7 +145,7 @@ def test_one_token_at_a_time_equals_the_whole_prompt():
 def test_mixed_batch_equals_its_parts_alone(options, monkeypatch):
     machine = engine()
     for name, value in options.items():
-        monkeypatch.setattr(attention if name == "QUERY_BLOCK" else step, name, value)
+        monkeypatch.setattr(torch_ops if name == "QUERY_BLOCK" else step, name, value)
     # Contexts of one group, of neighbouring groups, in no order; prefixes inside and at the end of a page.
     decodes, chunks = [], []
     for seed, length in enumerate((70, 700, 17, 64, 650)):

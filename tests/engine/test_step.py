@@ -62,3 +62,24 @@ def test_equal_contexts_share_a_group_up_to_the_limit():
     assert step.decode_groups([1024] * 65) == [(0, 64), (64, 1)]
     assert step.decode_groups([]) == []
     assert step.decode_groups([10**6] * 2) == [(0, 1), (1, 1)]  # one sequence is never cut
+
+
+def test_all_sequences_at_once_say_what_groups_and_chunks_say():
+    decodes = [SequenceWork([1], context - 1, range(7, 7 + -(-context // 16))) for context in (20, 900, 3, 870)]
+    chunks = [SequenceWork([1] * 30, 7, [500, 501, 502]), SequenceWork([1] * 5, 0, [600])]
+    built = build(decodes, chunks)
+    assert built.lengths.tolist() == [900, 870, 20, 3, 37, 5]
+    assert built.first_rows.tolist() == [0, 1, 2, 3, 4, 34, 39]
+    tables = [table for group in built.decodes for table in group.block_table] + [c.block_table for c in built.chunks]
+    for length, start, table in zip(built.lengths, built.page_starts, tables, strict=True):
+        used = -(-int(length) // 16)
+        assert built.pages[start : start + used].tolist() == table[:used].tolist()
+
+
+@pytest.mark.parametrize(("decodes", "chunks"), [(1, 0), (0, 1)])
+def test_one_part_alone(decodes, chunks):
+    built = build([SequenceWork([1], 20, [3, 4])] * decodes, [SequenceWork([1], 20, [3, 4])] * chunks)
+    for name in ("lengths", "first_rows", "page_starts", "pages"):
+        assert getattr(built, name).dtype == torch.int64
+    assert (built.lengths.tolist(), built.page_starts.tolist()) == ([21], [0])
+    assert (built.first_rows.tolist(), built.pages.tolist()) == ([0, 1], [3, 4])

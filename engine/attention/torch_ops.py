@@ -1,8 +1,4 @@
-"""Attention over the paged KV cache in plain torch operations.
-
-A backend is two functions: `plan` once per iteration (indices and masks, the same for every layer) and
-`attend` once per layer. Only slots inside a sequence's context are ever read.
-"""
+"""The reference backend: plain torch operations. Only slots inside a sequence's context are ever read."""
 
 from __future__ import annotations
 
@@ -11,8 +7,10 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F
 
-from .kv_cache import PAGE_SIZE
-from .step import Step
+from ..config import ModelConfig
+from ..kv_cache import PAGE_SIZE
+from ..rope import rotate, rotation
+from ..step import Step
 
 # Queries of a chunk go in blocks, each against the keys up to its own end: half of the causal square is
 # not computed, and the mask stays (QUERY_BLOCK, length) instead of (chunk, length).
@@ -35,29 +33,54 @@ class _Chunk:
 
 
 @dataclass(frozen=True, slots=True)
-class AttentionPlan:
-    """Where each row of the pass reads, on the device."""
+class Plan:
+    """How each row of the pass turns, where it writes and what it reads, on the device."""
 
+    cos: torch.Tensor  # (tokens, 1, head_dim)
+    signed_sin: torch.Tensor
+    slots: torch.Tensor  # (tokens,)
     decodes: tuple[_Decodes, ...]
     chunks: tuple[_Chunk, ...]
     causal_mask: torch.Tensor | None  # (QUERY_BLOCK, longest chunk with prefix), aligned at its lower right
 
 
-def plan(step: Step, dtype: torch.dtype) -> AttentionPlan:
+def plan(step: Step, config: ModelConfig, dtype: torch.dtype) -> Plan:
     """Gather indices and masks of `step`; masks are added to scores of `dtype`."""
-    return AttentionPlan(
+    cos, signed_sin = rotation(step.positions, config.head_dim, config.rope_theta, dtype)
+    return Plan(
+        cos,
+        signed_sin,
+        step.slots,
         tuple(_plan_decodes(step, dtype)),
         tuple(_Chunk(rows.first_row, rows.tokens, _slots(rows.block_table)[: rows.length]) for rows in step.chunks),
         _causal_mask(step, dtype) if step.chunks else None,
     )
 
 
-def attend(queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, plan: AttentionPlan) -> torch.Tensor:
-    """queries (tokens, heads, head_dim), keys and values (slots, kv_heads * head_dim) of one
-    layer, the new tokens written already. Returns (tokens, heads, head_dim), scores scaled by 1 / sqrt(head_dim).
+def add_norm(
+    hidden: torch.Tensor, branch: torch.Tensor | None, weight: torch.Tensor, eps: float
+) -> tuple[torch.Tensor, torch.Tensor]:
+    hidden = hidden if branch is None else hidden + branch
+    return F.rms_norm(hidden, (hidden.shape[1],), weight, eps), hidden
 
-    Query heads h of KV head j are h // (heads / kv_heads) == j; no key is repeated in memory.
-    """
+
+def rotate_and_write(
+    queries_keys: torch.Tensor, new_values: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, plan: Plan
+) -> torch.Tensor:
+    heads = queries_keys.shape[1] - new_values.shape[1]
+    turned = rotate(queries_keys, plan.cos, plan.signed_sin)
+    keys.index_copy_(0, plan.slots, turned[:, heads:].flatten(1))
+    values.index_copy_(0, plan.slots, new_values.flatten(1))
+    return turned[:, :heads]
+
+
+def silu_mul(gate_up: torch.Tensor) -> torch.Tensor:
+    gate, up = gate_up.chunk(2, dim=-1)
+    return F.silu(gate) * up
+
+
+def attend(queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, plan: Plan) -> torch.Tensor:
+    """Decodes by groups of similar length, chunks one by one; no key is repeated in memory."""
     out = torch.empty_like(queries)
     for group in plan.decodes:
         _attend_decodes(queries, keys, values, group, out)

@@ -1,0 +1,42 @@
+"""What a backend does in a forward pass."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import torch
+
+from ..config import ModelConfig
+from ..step import Step
+
+
+class Backend(Protocol):
+    """All of a layer but its matrix products. A backend is a module with these functions.
+
+    keys and values are one layer's pool, (slots, kv_heads * head_dim). Nothing waits for the device.
+    """
+
+    def plan(self, step: Step, config: ModelConfig, dtype: torch.dtype) -> Any:
+        """What is the same for every layer, once per iteration."""
+
+    def add_norm(
+        self, hidden: torch.Tensor, branch: torch.Tensor | None, weight: torch.Tensor, eps: float
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """(norm of the sum, the sum) of hidden and branch, each (tokens, hidden_size); hidden itself where branch
+        is None. May add in place: the caller goes on with what is returned.
+        """
+
+    def rotate_and_write(
+        self, queries_keys: torch.Tensor, new_values: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, plan: Any
+    ) -> torch.Tensor:
+        """queries_keys (tokens, heads + kv_heads, head_dim) rotated by their positions, the keys and new_values
+        (tokens, kv_heads, head_dim) written to the tokens' slots. Returns the queries; may rotate in place.
+        """
+
+    def attend(self, queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, plan: Any) -> torch.Tensor:
+        """queries (tokens, heads, head_dim), the new tokens written already -> the same shape, scores scaled by
+        1 / sqrt(head_dim). Query heads h of KV head j are h // (heads / kv_heads) == j.
+        """
+
+    def silu_mul(self, gate_up: torch.Tensor) -> torch.Tensor:
+        """gate_up (tokens, 2 intermediate_size), gates first -> silu(gate) * up."""

@@ -1,0 +1,36 @@
+"""Every compiled form of a kernel that the engine can choose for a model: what is compiled without a GPU is
+what runs on one.
+"""
+
+from __future__ import annotations
+
+from . import chunk_attention, decode_attention, rms_norm, rope_kv, silu_mul
+from .variant import Variant
+
+
+def configurations(
+    *,
+    heads: int,
+    kv_heads: int,
+    head_dim: int,
+    hidden_size: int,
+    intermediate_size: int,
+    eps: float,
+    page_size: int,
+    itemsize: int,
+    capability: int,
+) -> dict[str, Variant]:
+    """Variants by name, for a model of that shape, `itemsize` bytes an element, on a GPU of that major capability."""
+    shape = (heads, kv_heads, head_dim, page_size, itemsize)
+    (whole,) = decode_attention.variants(*shape, split=False)
+    part, reduction = decode_attention.variants(*shape, split=True)
+    return {
+        "rms_norm": rms_norm.variant(hidden_size, eps, add=False),
+        "rms_norm, add": rms_norm.variant(hidden_size, eps, add=True),
+        "rope_kv": rope_kv.variant(heads, kv_heads, head_dim),
+        "silu_mul": silu_mul.variant(intermediate_size),
+        "decode_attention": whole,
+        "decode_attention, split": part,
+        "decode_attention, reduction": reduction,
+        "chunk_attention": chunk_attention.variant(*shape, capability),
+    }

@@ -1,0 +1,106 @@
+"""Rotary position embedding of queries and keys (half-split layout), and the write of keys and values into
+their pages, in one pass over what the projection made.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import triton
+import triton.language as tl
+
+from .variant import Variant, options, padded
+
+if TYPE_CHECKING:
+    import torch
+
+
+@triton.jit(do_not_specialize_on_alignment=["slots"])
+def _rope_kv(
+    queries_keys,  # (tokens, HEADS + KV_HEADS, HEAD_DIM), rows row_stride apart; queries are written in place
+    new_values,  # (tokens, KV_HEADS, HEAD_DIM), rows value_stride apart
+    cos,  # (tokens, HEAD_DIM) float32; the halves are equal, and the first is read
+    signed_sin,  # (tokens, HEAD_DIM) float32; the second half is the sine
+    slots,  # (tokens,) int64
+    keys,  # (slots, KV_HEADS, HEAD_DIM)
+    values,
+    row_stride,
+    value_stride,
+    HEADS: tl.constexpr,
+    KV_HEADS: tl.constexpr,
+    HEAD_DIM: tl.constexpr,
+    BLOCK_H: tl.constexpr,
+):
+    SHARED: tl.constexpr = HEADS // KV_HEADS
+    HALF: tl.constexpr = HEAD_DIM // 2
+    token = tl.program_id(0).to(tl.int64)
+    kv_head = tl.program_id(1)
+    # The query heads of this KV head, then the key head itself.
+    lane = tl.arange(0, BLOCK_H)
+    head = tl.where(lane < SHARED, kv_head * SHARED + lane, HEADS + kv_head)
+    dims = tl.arange(0, HALF)
+    first = queries_keys + token * row_stride + head[:, None] * HEAD_DIM + dims[None, :]
+    real = (lane <= SHARED)[:, None]
+    left = tl.load(first, mask=real, other=0.0).to(tl.float32)
+    right = tl.load(first + HALF, mask=real, other=0.0).to(tl.float32)
+    cosine = tl.load(cos + token * HEAD_DIM + dims)[None, :]
+    sine = tl.load(signed_sin + token * HEAD_DIM + HALF + dims)[None, :]
+    turned_left = (left * cosine - right * sine).to(keys.dtype.element_ty)
+    turned_right = (right * cosine + left * sine).to(keys.dtype.element_ty)
+    is_query = (lane < SHARED)[:, None]
+    tl.store(first, turned_left, mask=is_query)
+    tl.store(first + HALF, turned_right, mask=is_query)
+
+    # A slot times its size passes 2^31 in a large pool: slots are int64.
+    target = tl.load(slots + token) * (KV_HEADS * HEAD_DIM) + kv_head * HEAD_DIM
+    is_key = (lane == SHARED)[:, None]
+    key = keys + target + dims[None, :] + 0 * lane[:, None]
+    tl.store(key, turned_left, mask=is_key)
+    tl.store(key + HALF, turned_right, mask=is_key)
+    all_dims = tl.arange(0, HEAD_DIM)
+    value = tl.load(new_values + token * value_stride + kv_head * HEAD_DIM + all_dims)
+    tl.store(values + target + all_dims, value)
+
+
+def variant(heads: int, kv_heads: int, head_dim: int) -> Variant:
+    return Variant(
+        _rope_kv,
+        {
+            "HEADS": heads,
+            "KV_HEADS": kv_heads,
+            "HEAD_DIM": head_dim,
+            "BLOCK_H": padded(heads // kv_heads + 1),
+        },
+        options(warps=2),
+    )
+
+
+def rope_kv(
+    queries_keys: torch.Tensor,
+    new_values: torch.Tensor,
+    cos: torch.Tensor,
+    signed_sin: torch.Tensor,
+    slots: torch.Tensor,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+) -> None:
+    """Rotates the queries of queries_keys (tokens, heads + kv_heads, head_dim) in place, and writes the rotated keys
+    and new_values (tokens, kv_heads, head_dim) to rows `slots` (tokens,) of keys and values (slots, kv_heads *
+    head_dim). The keys in queries_keys stay as they were.
+
+    cos and signed_sin are `rope.rotation` in float32, one row a token. Rows of the first two may lie apart.
+    """
+    tokens, kv_heads, head_dim = new_values.shape
+    heads = queries_keys.shape[1] - kv_heads
+    variant(heads, kv_heads, head_dim).launch(
+        (tokens, kv_heads),
+        queries_keys,
+        new_values,
+        cos,
+        signed_sin,
+        slots,
+        keys,
+        values,
+        queries_keys.stride(0),
+        new_values.stride(0),
+    )

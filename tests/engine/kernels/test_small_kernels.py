@@ -1,0 +1,69 @@
+"""RMSNorm, RoPE with the KV write, and SiLU-mul, each against float64 torch."""
+
+import math
+
+import pytest
+import torch
+from support.kernel_device import DEVICE, DTYPES, close
+from support.pairwise import pairwise
+
+from chunkfit.engine.kernels.rms_norm import rms_norm
+from chunkfit.engine.kernels.rope_kv import rope_kv
+from chunkfit.engine.kernels.silu_mul import silu_mul
+from chunkfit.engine.rope import rotation
+
+
+def normal(*shape, dtype, seed=0):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(DEVICE, dtype)
+
+
+@pytest.mark.parametrize("case", pairwise(rows=(1, 5), width=(64, 96, 3584), dtype=DTYPES, scale=(1.0, 1e-3)), ids=str)
+@pytest.mark.parametrize("add", [False, True])
+def test_rms_norm(case, add):
+    hidden = normal(case["rows"], case["width"], dtype=case["dtype"]) * case["scale"]
+    branch = normal(case["rows"], case["width"], dtype=case["dtype"], seed=1) * case["scale"] if add else None
+    weight = normal(case["width"], dtype=case["dtype"], seed=2)
+    summed = hidden + branch if add else hidden.clone()
+    found = rms_norm(hidden, branch, weight, 1e-5)
+    torch.testing.assert_close(hidden, summed, rtol=0, atol=0)
+    exact = summed.double()
+    close(found, exact / torch.sqrt((exact * exact).mean(-1, keepdim=True) + 1e-5) * weight.double())
+
+
+@pytest.mark.parametrize(
+    "case",
+    pairwise(heads=((4, 1), (7, 1), (2, 2), (8, 2)), head_dim=(32, 64, 128), tokens=(1, 5), dtype=DTYPES),
+    ids=str,
+)
+def test_rope_and_kv_write(case):
+    (heads, kv_heads), head_dim, tokens = case["heads"], case["head_dim"], case["tokens"]
+    projected = normal(tokens, heads + 2 * kv_heads, head_dim, dtype=case["dtype"])
+    queries_keys, new_values = projected[:, : heads + kv_heads], projected[:, heads + kv_heads :]
+    before = projected.clone()
+    positions = torch.tensor([0, 3, 100_000, 17, 1][:tokens], device=DEVICE)
+    slots = torch.tensor([9, 2, 5, 0, 7][:tokens], device=DEVICE)
+    keys, values = (torch.full((11, kv_heads * head_dim), math.nan, dtype=case["dtype"], device=DEVICE) for _ in "kv")
+    cos, signed_sin = rotation(positions, head_dim, 10_000.0, torch.float32)
+    rope_kv(queries_keys, new_values, cos, signed_sin, slots, keys, values)
+
+    # float32 is what angles are computed in; the rotation itself is checked in complex numbers.
+    half = head_dim // 2
+    turns = torch.complex(cos[..., :half].double(), signed_sin[..., half:].double())
+    pairs = torch.complex(before[..., :half].double(), before[..., half:].double())[:, : heads + kv_heads] * turns
+    turned = torch.cat((pairs.real, pairs.imag), dim=-1)
+    close(projected[:, :heads], turned[:, :heads])
+    close(keys[slots], turned[:, heads:].flatten(1))
+    torch.testing.assert_close(values[slots], before[:, heads + kv_heads :].flatten(1), rtol=0, atol=0)
+    torch.testing.assert_close(projected[:, heads:], before[:, heads:], rtol=0, atol=0)
+    others = [slot for slot in range(11) if slot not in slots.tolist()]
+    assert keys[others].isnan().all()
+    assert values[others].isnan().all()
+
+
+@pytest.mark.filterwarnings("ignore:overflow encountered in exp")  # numpy's; the quotient is then 0, as it should be
+@pytest.mark.parametrize("case", pairwise(rows=(1, 3), width=(24, 1024, 1100), dtype=DTYPES), ids=str)
+def test_silu_mul(case):
+    gate_up = 4 * normal(case["rows"], 2 * case["width"], dtype=case["dtype"])
+    gate_up[0, 0], gate_up[-1, 1] = 300, -300
+    gate, up = gate_up.double().split(case["width"], dim=1)
+    close(silu_mul(gate_up), gate * torch.sigmoid(gate) * up)

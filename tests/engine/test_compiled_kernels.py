@@ -1,0 +1,115 @@
+"""Every kernel, in each configuration that the engine can choose, compiled for GPUs that are not there.
+
+In processes of their own: the compiler is asked directly, with triton alone, and in a second version of it.
+"""
+
+import importlib.metadata
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import chunkfit
+from chunkfit.engine import PRESETS
+from chunkfit.engine.kv_cache import PAGE_SIZE
+
+pytest.importorskip("triton", reason="triton is not installed (it is for Linux)")
+
+ENGINE = Path(chunkfit.__file__).parent / "engine"
+COMPILE = Path(__file__).parents[1] / "support" / "compile_kernels.py"
+OLDEST = "3.6.0"
+# Shared memory that one program may take (CUDA programming guide, compute capabilities).
+SHARED_BYTES = {80: 163 * 1024, 90: 227 * 1024, 100: 227 * 1024}
+SHAPES = {
+    name: {
+        "heads": config.heads,
+        "kv_heads": config.kv_heads,
+        "head_dim": config.head_dim,
+        "hidden_size": config.hidden_size,
+        "intermediate_size": config.intermediate_size,
+        "eps": config.rms_norm_eps,
+        "page_size": PAGE_SIZE,
+        "itemsize": 2,
+    }
+    for name, config in PRESETS.items()
+}
+
+
+def compiled(python, capabilities):
+    request = json.dumps({"capabilities": capabilities, "shapes": SHAPES})
+    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    done = subprocess.run(
+        [python, COMPILE, ENGINE, request], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def check(found, capsys):
+    lines = [f"{'Triton ' + found['triton']} {'':34} {'registers':>8} {'local':>6} {'shared':>7} {'threads':>7}"]
+    lines += [
+        f"sm_{row['capability']:<4} {row['shape']:14} {row['kernel']:27} {row['registers']:>8} {row['local']:>6} "
+        f"{row['shared']:>7} {row['threads']:>7}"
+        for row in found["rows"]
+    ]
+    with capsys.disabled():
+        print("", *lines, sep="\n")
+    assert len(found["rows"]) >= 8 * len(PRESETS)
+    for row in found["rows"]:
+        assert row["local"] == 0, row
+        assert row["shared"] <= SHARED_BYTES[row["capability"]], row
+        # A processor has 65,536 registers: a program that takes more of them does not start.
+        assert row["registers"] * row["threads"] <= 65_536, row
+
+
+def test_compiles_for_hopper(capsys):
+    check(compiled(sys.executable, [90]), capsys)
+
+
+@pytest.mark.slow
+def test_compiles_for_all(capsys):
+    check(compiled(sys.executable, [80, 90, 100]), capsys)
+
+
+@pytest.mark.slow
+def test_compiles_with_the_oldest_triton(capsys):
+    """The same kernel took 127 registers under one version and 172 under another."""
+    if importlib.metadata.version("triton") == OLDEST:
+        pytest.skip(f"triton {OLDEST} is what is installed: the other test compiles with it")
+    environment = Path(sys.prefix) / f"triton-{OLDEST}"
+    python = environment / "bin" / "python"
+    if not (environment / ".installed").exists():
+        subprocess.run([sys.executable, "-m", "venv", environment], check=True)
+        subprocess.run([python, "-m", "pip", "install", "--quiet", f"triton=={OLDEST}"], check=True)
+        (environment / ".installed").touch()
+    found = compiled(python, [80, 90, 100])
+    assert found["triton"] == OLDEST
+    check(found, capsys)
+
+
+def test_sizes_of_a_step_are_not_specialised_on():
+    """A number that is 1 or a multiple of 16, or a view that happens to be aligned, must not compile anew."""
+    code = (
+        "import sys; sys.path[:0] = sys.argv[1:]\n"
+        "from compile_kernels import METADATA\n"
+        "from kernels.configurations import configurations\n"
+        f"variants = configurations(**{SHAPES['tiny']!r}, capability=9).values()\n"
+        "for kernel in {variant.kernel for variant in variants}:\n"
+        "    for parameter in kernel.params:\n"
+        "        if parameter.name in METADATA and not parameter.do_not_specialize_on_alignment:\n"
+        "            print(kernel.__name__, parameter.name)\n"
+        "        if parameter.name == 'splits' and not parameter.do_not_specialize:\n"
+        "            print(kernel.__name__, parameter.name)\n"
+    )
+    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    done = subprocess.run(
+        [sys.executable, "-c", code, ENGINE, COMPILE.parent],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == ""

@@ -1,0 +1,36 @@
+"""The tests in tests/engine/kernels under Triton's interpreter, in a process of their own: the interpreter has to be
+chosen before triton is imported. With a GPU, run that folder directly: it then takes the kernels as compiled.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("triton", reason="triton is not installed (it is for Linux)")
+
+TESTS = Path(__file__).parents[1]
+
+
+def run_interpreted(marks):
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-c", TESTS / "pytest.ini", TESTS / "engine" / "kernels", "-q", "-m", marks],
+        env=os.environ | {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-20_000:] + done.stderr
+    assert " passed" in done.stdout
+    assert "skipped" not in done.stdout
+
+
+def test_kernels():
+    run_interpreted("not slow")
+
+
+@pytest.mark.slow
+def test_larger_kernels():
+    run_interpreted("slow")
