@@ -11,7 +11,7 @@ import torch
 
 from ...engine.config import ModelConfig
 from ...engine.engine import Engine
-from ...engine.kv_cache import PAGE_SIZE, pages_for
+from ...engine.kv_cache import pages_for
 from ...engine.step import SequenceWork
 from .results import Key, key_of
 from .timing import Call, Timer
@@ -90,15 +90,3 @@ class Bench:
     def chunk(self, chunk_tokens: int, prefix_tokens: int) -> SequenceWork:
         tokens = torch.zeros(chunk_tokens, dtype=torch.int64)
         return SequenceWork(tokens, prefix_tokens, self.pages(prefix_tokens + chunk_tokens))
-
-    def slots(self, tokens: int) -> torch.Tensor:
-        """Where `tokens` new tokens are written: a slot each, in random pages (tokens,)."""
-        pages = np.asarray(self.pages(tokens), dtype=np.int64)
-        slots = (pages[:, None] * PAGE_SIZE + np.arange(PAGE_SIZE)).reshape(-1)[:tokens]
-        return torch.from_numpy(slots).to(self.engine.device)
-
-    def rotations(self, tokens: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """(cos, signed sin) of random angles, each (tokens, 1, head_dim)."""
-        angles = torch.from_numpy(self._rng.uniform(0, 2 * math.pi, (tokens, 1, self.config.head_dim)))
-        device, dtype = self.engine.device, self.engine.dtype
-        return angles.cos().to(device, dtype), angles.sin().to(device, dtype)

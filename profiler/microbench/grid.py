@@ -85,7 +85,7 @@ def parts_of(config: ModelConfig, batch: Point) -> list[tuple[int, Key]]:
     n, k, c, u = batch
     rows, sequences, layers = {"tokens": n + c}, {"tokens": n + (1 if c else 0)}, config.layers
     parts = [(layers * times, key_of(name, rows)) for name, times in token_parallel.PARTS.items()]
-    parts += [(1, key_of("norm", sequences)), (1, key_of("lm_head", sequences))]
+    parts += [(1, key_of("add_norm", sequences)), (1, key_of("lm_head", sequences))]
     if n:
         parts.append((layers, key_of("decode_attention", {"decodes": n, "context_tokens": k})))
     if c:

@@ -93,6 +93,7 @@ def microbench(
     timer = Timer(target, seed)
     operators = operators_of(config, dtype.itemsize, target.type, grid, timer.cache_bytes)
     bench = _bench(config, device, timer, operators, seed)
+    attention = bench.engine.attention
     clock = _Clock(begun + 60 * minutes * (1 - WHOLE_SHARE), len(operators))
     samples: dict[Key, tuple[list[float], list[float]]] = {}
     skipped: list[SkippedV1] = []
@@ -120,7 +121,7 @@ def microbench(
     return MicrobenchV1(
         command=command,
         git=_commit(),
-        fingerprint=fingerprint(config, device, dtype),
+        fingerprint=fingerprint(config, device, dtype, attention),
         machine=machine,
         versions={"python": platform.python_version(), **{p: _version(p) for p in ("chunkfit", "torch", "triton")}},
         started_at=started_at,

@@ -1,4 +1,4 @@
-"""What the microbenchmarks call of the engine, in one place: the functions that its forward pass calls.
+"""What the microbenchmarks call of the engine, in one place: matrix products, and its backend's functions.
 
 Each is one operator of a layer; a test composes them to the engine's own logits.
 """
@@ -6,19 +6,20 @@ Each is one operator of a layer; a test composes them to the engine's own logits
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 
-from ...engine.attention import attend, plan
-from ...engine.config import ModelConfig
+from ...engine.attention import BACKENDS
+from ...engine.attention.base import Backend
 from ...engine.engine import Engine
-from ...engine.rope import rotate
 from ...engine.step import SequenceWork, build_step
 
 
-def norm(hidden: torch.Tensor, weight: torch.Tensor, config: ModelConfig) -> torch.Tensor:
-    return F.rms_norm(hidden, weight.shape, weight, config.rms_norm_eps)
+def backend_of(engine: Engine) -> Backend:
+    """What the engine calls between its matrix products."""
+    return BACKENDS[engine.attention]()
 
 
 def project(rows: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
@@ -26,41 +27,26 @@ def project(rows: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
     return F.linear(rows, weight)
 
 
-def project_add(residual: torch.Tensor, rows: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-    return torch.addmm(residual, rows, weight.t())
+def planned(engine: Engine, decodes: Sequence[SequenceWork], chunks: Sequence[SequenceWork]) -> Any:
+    """The backend's plan of that batch: made once per iteration, not per layer."""
+    step = build_step(
+        decodes, chunks, vocab_size=engine.config.vocab_size, pages=engine.allocator.pages, device=engine.device
+    )
+    return backend_of(engine).plan(step, engine.config, engine.dtype)
 
 
-def silu_mul(gate_up: torch.Tensor) -> torch.Tensor:
-    gate, up = gate_up.chunk(2, dim=-1)
-    return F.silu(gate) * up
-
-
-def rope_write(
-    projected: torch.Tensor,
-    rotations: tuple[torch.Tensor, torch.Tensor],
-    keys: torch.Tensor,
-    values: torch.Tensor,
-    slots: torch.Tensor,
-    config: ModelConfig,
-) -> torch.Tensor:
-    """projected (tokens, query + 2 kv): rotates queries and keys, writes keys and values into their slots.
-    Returns the queries (tokens, heads, head_dim).
-    """
+def rotate_and_write(engine: Engine, projected: torch.Tensor, plan: Any) -> torch.Tensor:
+    """projected (tokens, query + 2 kv), into the first layer's pool. Returns the queries (tokens, heads, head_dim)."""
+    config = engine.config
     heads = projected.view(projected.shape[0], -1, config.head_dim)
     rotated = config.heads + config.kv_heads
-    queries_keys = rotate(heads[:, :rotated], *rotations)
-    keys.index_copy_(0, slots, queries_keys[:, config.heads :].flatten(1))
-    values.index_copy_(0, slots, heads[:, rotated:].flatten(1))
-    return queries_keys[:, : config.heads]
+    return backend_of(engine).rotate_and_write(heads[:, :rotated], heads[:, rotated:], *engine.cache.layer(0), plan)
 
 
 def attention(
     engine: Engine, decodes: Sequence[SequenceWork], chunks: Sequence[SequenceWork], queries: torch.Tensor
 ) -> Callable[[], torch.Tensor]:
-    """Attention of the engine's first layer over that batch, planned already (once per iteration, not per layer)."""
-    step = build_step(
-        decodes, chunks, vocab_size=engine.config.vocab_size, pages=engine.allocator.pages, device=engine.device
-    )
-    planned = plan(step, engine.dtype)
+    """Attention of the engine's first layer over that batch, planned already."""
+    plan, backend = planned(engine, decodes, chunks), backend_of(engine)
     keys, values = engine.cache.layer(0)
-    return lambda: attend(queries, keys, values, planned)
+    return lambda: backend.attend(queries, keys, values, plan)

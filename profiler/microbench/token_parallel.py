@@ -1,8 +1,8 @@
 """The whole token-parallel part of one layer in its order: everything of it but attention.
 
-Convention: FLOPs and bytes are the sums of its operators': norm, query_key_value, rope_write, attention_out, norm,
-gate_up, silu_mul, down. Its curve over token counts is flat while the weights stream and bends where arithmetic
-takes longer: the ridge.
+Convention: FLOPs and bytes are the sums of its operators': add_norm, query_key_value, rope_write, attention_out,
+add_norm, gate_up, silu_mul, down. Its curve over token counts is flat while the weights stream and bends where
+arithmetic takes longer: the ridge.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from collections.abc import Iterable
 from ...engine.config import ModelConfig
 from . import gemm, pointwise
 from .bench import Bench, Operator
-from .seam import norm, project, project_add, rope_write, silu_mul
+from .seam import backend_of, planned, project, rotate_and_write
 from .timing import Call
 
 FAMILY = "token_parallel"
 PARTS = {
-    "norm": 2,
+    "add_norm": 2,
     "query_key_value": 1,
     "rope_write": 1,
     "attention_out": 1,
@@ -33,20 +33,19 @@ def operators(config: ModelConfig, item: int, tokens: Iterable[int]) -> list[Ope
 
 def _operator(config: ModelConfig, item: int, tokens: int) -> Operator:
     def make(bench: Bench) -> Call:
-        hidden = bench.take(tokens, config.hidden_size)
+        engine, backend, eps = bench.engine, backend_of(bench.engine), config.rms_norm_eps
+        hidden, branch = bench.take(tokens, config.hidden_size), bench.take(tokens, config.hidden_size)
         norms = bench.take(config.hidden_size), bench.take(config.hidden_size)
-        shapes = gemm.shapes(config)
         query_key_value, attention_out, gate_up, down = (
-            bench.take(*shapes[name][:2]) for name in ("query_key_value", "attention_out", "gate_up", "down")
+            bench.take(*gemm.shapes(config)[name]) for name in ("query_key_value", "attention_out", "gate_up", "down")
         )
-        rotations, slots = bench.rotations(tokens), bench.slots(tokens)
-        keys, values = bench.engine.cache.layer(0)
+        plan = planned(engine, [], [bench.chunk(tokens, 0)])
 
         def layer() -> object:
-            projected = project(norm(hidden, norms[0], config), query_key_value)
-            queries = rope_write(projected, rotations, keys, values, slots, config)
-            mixed = project_add(hidden, queries.reshape(tokens, -1), attention_out)
-            return project_add(mixed, silu_mul(project(norm(mixed, norms[1], config), gate_up)), down)
+            normed, mixed = backend.add_norm(hidden, branch, norms[0], eps)
+            queries = rotate_and_write(engine, project(normed, query_key_value), plan)
+            normed, mixed = backend.add_norm(mixed, project(queries.flatten(1), attention_out), norms[1], eps)
+            return project(backend.silu_mul(project(normed, gate_up)), down)
 
         return layer
 

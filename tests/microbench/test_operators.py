@@ -22,13 +22,6 @@ def bench():
     return Bench(CONFIG, "cpu", Timer(torch.device("cpu")), 64 << 20, 8192)
 
 
-def rotations(positions, config):
-    pairs = torch.arange(0, config.head_dim, 2, dtype=torch.float32)
-    angles = positions.float()[:, None] * config.rope_theta ** (-pairs / config.head_dim)
-    cos, sin = angles.cos(), angles.sin()
-    return torch.cat((cos, cos), -1)[:, None], torch.cat((-sin, sin), -1)[:, None]
-
-
 def test_the_operators_in_their_order_are_the_forward_pass():
     """One layer, a mixed batch: nothing of it is forgotten and nothing is another function."""
     config = replace(CONFIG, layers=1)
@@ -39,17 +32,19 @@ def test_the_operators_in_their_order_are_the_forward_pass():
 
     engine = Engine(config, device="cpu", kv_tokens=512, seed=1)
     step = build_step(decodes, chunks, vocab_size=config.vocab_size, pages=engine.allocator.pages, device=engine.device)
+    backend, eps = seam.backend_of(engine), config.rms_norm_eps
     weights, layer = engine.weights, engine.weights.layers[0]
-    hidden = F.embedding(step.token_ids, weights.embedding)
-    projected = seam.project(seam.norm(hidden, layer.attention_norm, config), layer.query_key_value)
-    turned = rotations(step.positions, config)
-    queries = seam.rope_write(projected, turned, *engine.cache.layer(0), step.slots, config)
+    plan = seam.planned(engine, decodes, chunks)
+    embedded = F.embedding(step.token_ids, weights.embedding)
+    normed, hidden = backend.add_norm(embedded, None, layer.attention_norm, eps)
+    queries = seam.rotate_and_write(engine, seam.project(normed, layer.query_key_value), plan)
     attended = seam.attention(engine, decodes, chunks, queries)()
-    hidden = seam.project_add(hidden, attended.flatten(1), layer.attention_out)
-    gate_up = seam.project(seam.norm(hidden, layer.mlp_norm, config), layer.gate_up)
-    hidden = seam.project_add(hidden, seam.silu_mul(gate_up), layer.down)
-    last = hidden.index_select(0, step.sample_rows)
-    logits = seam.project(seam.norm(last, weights.final_norm, config), weights.lm_head)
+    normed, hidden = backend.add_norm(
+        hidden, seam.project(attended.flatten(1), layer.attention_out), layer.mlp_norm, eps
+    )
+    branch = seam.project(backend.silu_mul(seam.project(normed, layer.gate_up)), layer.down)
+    last = (rows.index_select(0, step.sample_rows) for rows in (hidden, branch))
+    logits = seam.project(backend.add_norm(*last, weights.final_norm, eps)[0], weights.lm_head)
     torch.testing.assert_close(logits, expected, rtol=1e-5, atol=1e-5)
 
 
@@ -73,14 +68,14 @@ def test_every_part_of_an_iteration_is_an_operator_of_the_grid(small_grid):
     for batch in small_grid.batches:
         assert {key for _, key in grid.parts_of(CONFIG, batch)} <= listed
     assert {key: times for times, key in grid.parts_of(CONFIG, (4, 64, 28, 32))} == {
-        key_of("norm", {"tokens": 32}): 6,
+        key_of("add_norm", {"tokens": 32}): 6,
         key_of("query_key_value", {"tokens": 32}): 3,
         key_of("rope_write", {"tokens": 32}): 3,
         key_of("attention_out", {"tokens": 32}): 3,
         key_of("gate_up", {"tokens": 32}): 3,
         key_of("silu_mul", {"tokens": 32}): 3,
         key_of("down", {"tokens": 32}): 3,
-        key_of("norm", {"tokens": 5}): 1,
+        key_of("add_norm", {"tokens": 5}): 1,
         key_of("lm_head", {"tokens": 5}): 1,
         key_of("decode_attention", {"decodes": 4, "context_tokens": 64}): 3,
         key_of("chunk_attention", {"chunk_tokens": 28, "prefix_tokens": 32}): 3,
@@ -90,13 +85,13 @@ def test_every_part_of_an_iteration_is_an_operator_of_the_grid(small_grid):
 def test_bytes_and_flops_by_the_conventions():
     """hidden 128, 4 + 2 + 2 heads of 32, intermediate 384, 4 bytes; written out by hand."""
     down = next(o for o in gemm.operators(CONFIG, 4, [10], []) if o.name == "down")
-    assert (down.bytes_moved, down.flops) == (4 * (128 * 384 + 10 * 384 + 10 * 128 + 10 * 128), 2 * 10 * 128 * 384)
+    assert (down.bytes_moved, down.flops) == (4 * (128 * 384 + 10 * 384 + 10 * 128), 2 * 10 * 128 * 384)
     decode = decode_attention.operators(CONFIG, 4, [(3, 100)])[0]
     assert (decode.bytes_moved, decode.flops) == (4 * (3 * 100 * 2 * 64 + 3 * 2 * 128), 4 * 3 * 100 * 128)
     chunk = chunk_attention.operators(CONFIG, 4, [(3, 10)])[0]
     assert (chunk.bytes_moved, chunk.flops) == (4 * (13 * 2 * 64 + 3 * 2 * 128), 4 * (11 + 12 + 13) * 128)
     norm, rope, silu = pointwise.operators(CONFIG, 4, [10])
-    assert (norm.bytes_moved, norm.flops) == (4 * (2 * 10 + 1) * 128, 4 * 10 * 128)
+    assert (norm.bytes_moved, norm.flops) == (4 * (4 * 10 + 1) * 128, 5 * 10 * 128)
     assert (rope.bytes_moved, rope.flops) == (4 * 10 * (2 * 256 + 2 * 32) + 80, 3 * 10 * 192)
     assert (silu.bytes_moved, silu.flops) == (4 * 10 * 3 * 384, 5 * 10 * 384)
     whole = token_parallel.operators(CONFIG, 4, [10])[0]
@@ -111,11 +106,9 @@ def test_each_call_has_buffers_of_its_own_and_they_are_not_zeros(bench):
     assert first.std() == pytest.approx(128**-0.5, rel=0.05)
     pages = [bench.pages(40) for _ in range(4)]
     assert len({page for taken in pages for page in taken}) == 12
-    slots = bench.slots(35)
-    assert len(slots.unique()) == 35
 
 
-@pytest.mark.parametrize("name", ["lm_head", "down", "norm", "rope_write", "silu_mul", "token_parallel"])
+@pytest.mark.parametrize("name", ["lm_head", "down", "add_norm", "rope_write", "silu_mul", "token_parallel"])
 def test_operators_run(bench, name):
     listed = [
         *gemm.operators(CONFIG, 4, [20], [3]),
@@ -124,7 +117,7 @@ def test_operators_run(bench, name):
     ]
     operator = next(o for o in listed if o.name == name)
     out = operator.make(bench)()
-    assert out.isfinite().all()
+    assert all(part.isfinite().all() for part in (out if isinstance(out, tuple) else (out,)))
 
 
 def test_a_grid_is_cut_to_what_the_domain_allows(small_grid):
