@@ -104,6 +104,7 @@ class WholeV1(Strict):
     prefix_tokens: Count
     n: Annotated[int, Field(ge=1, description="timed iterations")]
     p50_ms: Positive = Field(description="host wall clock, sampling included")
+    fastest_ms: Positive = Field(description="far below p50_ms: something else ran on the machine")
     event_p50_ms: Positive | None
     operators_cold_ms: Positive = Field(description="sum of cold medians over all layers")
     operators_warm_ms: Positive = Field(description="the same of warm medians")

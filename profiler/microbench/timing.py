@@ -4,7 +4,7 @@ Cold: an operator is given several sets of buffers; the replays take them in ran
 the same set at least 3 times the last-level cache is touched, by the other sets or, where those are small, by
 writing a scratch buffer. Every replay is timed by itself. On a CPU that is the host's clock. On cuda it is a pair
 of events around each call, all enqueued while the device is still busy with copies, so that no gap of the host's
-lies between the two events.
+lies between the two events; what an event itself takes is in the time.
 
 What would be warm in service, the activations that the operator before has just written, is cold here too.
 """

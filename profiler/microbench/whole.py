@@ -54,7 +54,8 @@ def measure_whole(
     for _ in range(WARMUPS):
         engine.run()
     samples = [engine.run() for _ in range(repeats)]
-    p50 = float(np.median([sample.latency_ms for sample in samples]))
+    latencies = [sample.latency_ms for sample in samples]
+    p50 = float(np.median(latencies))
     events = [sample.event_ms for sample in samples if sample.event_ms is not None]
     cold = sum(times * row.p50_ms for times, row in parts)
     kv_bytes = config.kv_bytes_per_token(item) * (n * k + u + c)
@@ -65,6 +66,7 @@ def measure_whole(
         prefix_tokens=u,
         n=repeats,
         p50_ms=p50,
+        fastest_ms=min(latencies),
         event_p50_ms=float(np.median(events)) if events else None,
         operators_cold_ms=cold,
         operators_warm_ms=sum(times * row.warm_p50_ms for times, row in parts),

@@ -60,6 +60,7 @@ def test_whole_iterations_less_their_operators(measured, small_grid):
         assert whole.operators_warm_ms == pytest.approx(sum(times * rows[key].warm_p50_ms for times, key in parts))
         assert whole.rest_ms == pytest.approx(whole.p50_ms - whole.operators_cold_ms)
         assert whole.event_p50_ms is None
+        assert 0 < whole.fastest_ms <= whole.p50_ms
 
 
 def test_a_spent_budget_leaves_out_operators_and_says_so(small_grid):
