@@ -61,6 +61,7 @@ def size(
     setting = SETTINGS.get(engine or "")
     retune = retune_fields(costs.fingerprint)
     certificate = costs.document.certificate
+    factors = costs.document.factors.model_dump(include={"unequal_contexts", "several_chunks"})
     data: dict[str, Any] = {
         "measured_on": costs.fingerprint.title(),
         "synthetic": costs.fingerprint.synthetic,
@@ -76,6 +77,7 @@ def size(
         "worst_ms": budget.worst_ms,
         "coverage": certificate.coverage if certificate else None,
         "setting": {"name": setting, "value": budget.tokens} if setting and budget.tokens else None,
+        "factors": factors,
         "ridge": None if ridge is None else asdict(ridge),
         "prompts": [asdict(tax) | {"suffix_tokens": tax.prompt.suffix_tokens} for tax in taxes],
         "retune": retune,
@@ -91,6 +93,8 @@ def size(
         lines.append(("slowest iteration", f"n {n}, c {c}, u {u}: bound {budget.worst_ms:.3f} ms"))
     if budget.limited_by == "domain":
         lines.append(("note", "[yellow]limited by what was measured, not by the target: a larger one may do[/]"))
+    named = (f"{name.replace('_', ' ')} {'not measured' if f is None else f'x {f:.3g}'}" for name, f in factors.items())
+    lines.append(("factors", ", ".join(named)))
     if not prompts:
         lines.append(("note", "[yellow]for prompts that fit one chunk: give --prompt for longer ones[/]"))
     lines.append(("ridge", _ridge_line(ridge, budget.tokens)))

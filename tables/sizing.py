@@ -7,6 +7,7 @@ only when every iteration it allows is. See ALGORITHMS "Static sizing" of the de
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -17,7 +18,9 @@ from .batch import Batch
 from .cost_table import CostTable
 from .errors import OutOfDomainError, UsageError
 from .fingerprint import Fingerprint, Severity, severity
+from .fixed_point import ticks_up, to_ms
 from .grid import Points
+from .lookup import WEIGHT_ONE
 from .ridge import ENOUGH, Ridge, find_ridge
 
 # What the token budget is called by the engine a table was measured on: those count decodes in it.
@@ -79,6 +82,9 @@ def static_budget(
     """Largest B such that bound_ms <= limit_ms for every iteration of 1 to `decodes` decodes of mean context
     `context_tokens` and 1 to B - n prompt tokens, at whatever place of whichever of `prompts` they stand.
 
+    The table's factors are on top: of two or more decodes, which never all have the mean context, and of several
+    prompts in one iteration; a factor that was not measured is 1.
+
     Places: c tokens of one prompt come after at most tokens - c others; more than a prompt's suffix are several
     prompts, each after its own hits (read as the table reads several chunks). The end of one prompt and the
     beginning of the next in one iteration do less attention than that but read up to c + hits more KV tokens,
@@ -101,6 +107,8 @@ def static_budget(
     def slowest(budget: int) -> tuple[tuple[int, int, int, int], float]:
         points = _iterations(budget, decodes, context_tokens, prompts)
         bounds = table.arrays.read(points)[1]
+        bounds = _raised(bounds, table.document.factors.unequal_contexts, points[:, 0] > 1)
+        bounds = _raised(bounds, table.document.factors.several_chunks, _several(points, prompts))
         at = int(bounds.argmax())
         n, k, c, u = points[at].tolist()
         return (n, k, c, u), float(bounds[at])
@@ -149,6 +157,21 @@ def _iterations(budget: int, decodes: int, context_tokens: int, prompts: Sequenc
     k = np.full_like(c, context_tokens)
     prefixes = [_longest_prefix(c, prompt) for prompt in prompts] or [np.zeros_like(c)]
     return np.concatenate([np.column_stack((n, k, c, u)) for u in prefixes])
+
+
+def _several(points: Points, prompts: Sequence[Prompt]) -> NDArray[np.bool_]:
+    """Which of `_iterations` compute more than one prompt."""
+    each = np.split(points[:, 2], max(len(prompts), 1))
+    suffixes = [prompt.suffix_tokens for prompt in prompts] or [np.iinfo(np.int64).max]
+    return np.concatenate([c > suffix for c, suffix in zip(each, suffixes, strict=True)])
+
+
+def _raised(bounds: NDArray[np.float64], factor: float | None, where: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Times a factor, in the table's own steps and rounded up as it does."""
+    if factor is None:
+        return bounds
+    weight = math.ceil(factor * WEIGHT_ONE) / WEIGHT_ONE
+    return np.where(where, to_ms(ticks_up(bounds * weight)), bounds)
 
 
 def _longest_prefix(c: NDArray[np.int64], prompt: Prompt) -> NDArray[np.int64]:

@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.random_tables import random_table
 
-from chunkfit.tables import Batch, OutOfDomainError
+from chunkfit.tables import Batch, CostTable, OutOfDomainError
+from chunkfit.tables.document import sealed
 from chunkfit.tables.errors import UsageError
 from chunkfit.tables.fingerprint import Fingerprint
 from chunkfit.tables.sizing import Prompt, budget_ridge, retune_fields, static_budget
@@ -114,6 +115,38 @@ def test_the_worst_iteration_is_one_it_allows_and_one_token_more_is_late():
             assert static_budget(table, 2, 1, found.worst_ms, prompts).tokens == found.tokens
             tried += 1
     assert tried > 5
+
+
+def test_the_tables_factors_are_on_top():
+    """Two decodes have unequal contexts, chunks longer than a suffix are several prompts."""
+    tried = set()
+    for seed in range(80):
+        table = random_table(seed)
+        factors = table.document.factors.model_copy(update={"unequal_contexts": 1.25, "several_chunks": 1.1})
+        raised = CostTable(sealed(table.document.model_copy(update={"factors": factors})))
+        prompts = [Prompt(3, 1), Prompt(4)]
+        try:
+            most = static_budget(table, 2, 1, 1e9, prompts)
+        except OutOfDomainError:
+            continue
+        for share in (0.9, 1.0, 1.3):
+            limit = most.worst_ms * share
+            found = static_budget(raised, 2, 1, limit, prompts).tokens
+
+            def late(budget, table=table, limit=limit, prompts=prompts):
+                for prompt in prompts:
+                    for n, c, u in allowed(budget, 2, [prompt]):
+                        factor = 1.1 if c > prompt.suffix_tokens else 1.0
+                        factor *= 1.25 if n > 1 else 1.0
+                        if table.arrays.read(np.asarray([(n, 1, c, u)]))[1][0] * factor > limit:
+                            return True
+                return False
+
+            assert not found or not late(found, limit=limit * 1.001)
+            if found < most.tokens:
+                assert late(max(found + 1, 3), limit=limit * 0.999) or limit < 0.01
+            tried.add(found < most.tokens)
+    assert tried == {True, False}
 
 
 def test_hits_shorten_the_prompt():
