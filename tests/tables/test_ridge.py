@@ -12,9 +12,10 @@ TOKENS = np.unique(np.geomspace(1, 8192, 24).round())
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.floats(20, 2000), st.floats(0.1, 20), st.floats(0, 5))
-def test_the_bend_of_a_roofline_is_found_whatever_the_overhead(ridge, streaming_ms, overhead_ms):
+@given(st.floats(20, 2000), st.floats(0.1, 20), st.floats(0, 3))
+def test_the_bend_of_a_roofline_is_found_whatever_the_overhead(ridge, streaming_ms, share):
     """overhead + max(weights / bandwidth, tokens x flops / rate), whose bend is at `ridge`."""
+    overhead_ms = share * streaming_ms
     found = find_ridge(TOKENS, overhead_ms + streaming_ms * np.maximum(1, TOKENS / ridge))
     assert found.tokens == pytest.approx(ridge, rel=0.03)
     assert found.level_ms == pytest.approx(overhead_ms + streaming_ms, rel=0.02)
