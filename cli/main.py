@@ -11,19 +11,23 @@ from .doctor import doctor
 from .export import export
 from .fit import fit
 from .guard import guarded
+from .microbench import microbench
 from .profile import profile
 from .run import run
 from .show import show
+from .size import size
 from .validate import validate
 
 COMMANDS: dict[str, Callable[..., None]] = {
     "run": run,
     "doctor": doctor,
     "profile": profile,
+    "microbench": microbench,
     "fit": fit,
     "validate": validate,
     "show": show,
     "chunk": chunk,
+    "size": size,
     "export": export,
 }
 

@@ -23,3 +23,8 @@ def grid(lines: Sequence[tuple[str, str]]) -> Table:
 
 def percent(share: float | None) -> str:
     return "unknown" if share is None else f"{100 * share:.2f}%"
+
+
+def balance_line(tokens: float) -> str:
+    """What `Ridge.balance_tokens` means."""
+    return f"{tokens:.3g} tokens: their own time equals the flat level"

@@ -1,0 +1,174 @@
+"""`chunkfit microbench`: the engine's operators one by one, against the machine's ceilings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .output import JsonFlag, emit
+from .profile import Model
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from ..profiler.microbench.results import MicrobenchV1
+
+FULL_MINUTES, QUICK_MINUTES = 3.0, 0.5
+
+
+def microbench(
+    out: Annotated[Path, typer.Option(help="Results file to write (JSON).")] = Path("microbench.json"),
+    device: Annotated[str, typer.Option(help="auto, cuda or cpu.")] = "auto",
+    model: Model = None,
+    minutes: Annotated[
+        float | None,
+        typer.Option(help="Time budget. Default: 3, with --quick a half.", show_default=False),
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer sizes, half a minute.")] = False,
+    plot: Annotated[bool, typer.Option("--plot", help="Also a picture, beside OUT with the ending .png.")] = False,
+    seed: Annotated[int, typer.Option(help="Of values and of the order of replays.")] = 0,
+    as_json: JsonFlag = False,
+) -> None:
+    """Time matrix products, attention and the rest, cache-cold, as shares of copy bandwidth and matrix rate.
+
+    Example: chunkfit microbench --quick --out microbench.json --plot
+    """
+    import sys
+    from importlib.util import find_spec
+
+    from ..profiler.devices import resolve_device
+    from ..tables.errors import MissingExtraError, UsageError
+
+    if plot and find_spec("matplotlib") is None:
+        raise MissingExtraError("--plot needs matplotlib, which is not installed: pip install 'chunkfit[plot]'")
+    picture = out.with_suffix(".png")
+    if plot and picture == out:
+        raise UsageError(f"--out {str(out)!r} is where the picture would go: expected a name that ends in .json")
+    device = resolve_device(device)
+    if device == "synthetic":
+        raise UsageError("device 'synthetic' has no operators: expected auto, cuda or cpu")
+    from ..profiler.microbench.run import microbench as measure
+    from .sweeping import DEFAULT_MODELS
+
+    budget = minutes if minutes is not None else QUICK_MINUTES if quick else FULL_MINUTES
+    with _Progress(budget) as progress:
+        result = measure(
+            device,
+            model or DEFAULT_MODELS.get(device, "tiny"),
+            minutes=budget,
+            quick=quick,
+            seed=seed,
+            command=" ".join(["chunkfit", *sys.argv[1:]]),
+            progress=progress.show,
+        )
+    result.save(out)
+    written = f"written: {out}"
+    if plot:
+        from ..profiler.microbench.plot import save_plot
+
+        save_plot(result, picture)
+        written += f", {picture}"
+    emit(result.model_dump(mode="json"), as_json, *_shown(result), written)
+
+
+class _Progress:
+    """A bar on stderr."""
+
+    def __init__(self, minutes: float) -> None:
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+        from .output import progress_console
+
+        console = progress_console()
+        console.print(f"microbenchmarks within {60 * minutes:.0f} s", highlight=False)
+        columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
+        self._progress = Progress(*columns, console=console)
+        self._task = self._progress.add_task("buffers", total=None)
+
+    def __enter__(self) -> _Progress:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def show(self, done: int, total: int, name: str) -> None:
+        self._progress.update(self._task, completed=done, total=total, description=name)
+
+
+def _shown(result: MicrobenchV1) -> list[Table | str]:
+    from .guard import escape
+    from .render import balance_line, grid
+
+    check, limits, ridge = result.machine.cold_check, result.ceilings, result.ridge
+    interval = "" if ridge.low is None or ridge.high is None else f" [{ridge.low:.3g}, {ridge.high:.3g}]"
+    colour, verdict = ("green", "cold") if check.cold else ("yellow", "NOT surely cold")
+    lines = [
+        ("measured on", escape(result.fingerprint.title())),
+        (
+            "ceilings",
+            f"copy {limits.copy_bytes_per_s / 1e9:,.4g} GB/s, matrices {limits.flops_per_s / 1e12:,.4g} TFLOP/s",
+        ),
+        (
+            "cache",
+            f"{result.machine.cache_bytes / 2**20:.4g} MiB, {result.machine.rotated_bytes / 2**20:.4g} MiB between "
+            f"two uses of a buffer; [{colour}]{verdict}[/]: a read takes {check.ratio:.2f} times a warm one",
+        ),
+        ("ridge", f"the token-parallel part of a layer {escape(ridge.finding + interval)} ({ridge.method})"),
+        *([("balance", balance_line(ridge.balance_tokens))] if ridge.balance_tokens is not None else []),
+    ]
+    shown: list[Table | str] = [_operator_table(result), _whole_table(result)] if result.whole else []
+    shown = shown or [_operator_table(result)]
+    if result.skipped:
+        reasons = sorted({skipped.reason for skipped in result.skipped})
+        lines.append(("left out", f"[yellow]{len(result.skipped)} sizes: {escape('; '.join(reasons))}[/]"))
+    return [*shown, grid(lines)]
+
+
+def _operator_table(result: MicrobenchV1) -> Table:
+    from rich.table import Table
+
+    table = Table(title="operators of one layer, cache-cold")
+    for column in ("operator", "sizes", "P50 ms", "P99 ms", "n", "warm ms", "GB/s", "TFLOP/s", "of its ceiling"):
+        table.add_column(column, justify="left" if column in ("operator", "sizes") else "right")
+    for row in result.rows:
+        table.add_row(
+            row.name,
+            ", ".join(f"{name.removesuffix('_tokens')} {size:,}" for name, size in row.sizes.items()),
+            f"{row.p50_ms:.4g}",
+            "" if row.p99_ms is None else f"{row.p99_ms:.4g}",
+            str(row.n),
+            f"{row.warm_p50_ms:.4g}",
+            f"{row.bytes_per_s / 1e9:,.4g}",
+            f"{row.flops_per_s / 1e12:,.3g}",
+            f"{100 * row.fraction:.0f}% {row.ceiling.replace('_', ' ')}",
+        )
+    return table
+
+
+def _whole_table(result: MicrobenchV1) -> Table:
+    from rich.table import Table
+
+    table = Table(title="whole iterations less the sum of their operators")
+    for column in (
+        "n",
+        "k",
+        "c",
+        "u",
+        "whole ms",
+        "fastest",
+        "operators cold",
+        "operators warm",
+        "rest = whole - cold",
+    ):
+        table.add_column(column, justify="right")
+    for whole in result.whole:
+        sizes = (whole.decodes, whole.context_tokens, whole.chunk_tokens, whole.prefix_tokens)
+        rest = f"{whole.rest_ms:+.4g} ({100 * whole.rest_ms / whole.p50_ms:+.0f}%)"
+        times = (f"{x:.4g}" for x in (whole.p50_ms, whole.fastest_ms, whole.operators_cold_ms, whole.operators_warm_ms))
+        table.add_row(*(f"{size:,}" for size in sizes), *times, rest)
+    if any(whole.fits_cache for whole in result.whole):
+        table.caption = "weights and KV fit the cache: the iterations run warm, so the warm sum is the nearer one"
+    return table

@@ -1,0 +1,52 @@
+"""What the microbenchmarks call of the engine, in one place: matrix products, and its backend's functions.
+
+Each is one operator of a layer; a test composes them to the engine's own logits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+from ...engine.attention import BACKENDS
+from ...engine.attention.base import Backend
+from ...engine.engine import Engine
+from ...engine.step import SequenceWork, build_step
+
+
+def backend_of(engine: Engine) -> Backend:
+    """What the engine calls between its matrix products."""
+    return BACKENDS[engine.attention]()
+
+
+def project(rows: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    """rows (tokens, inputs) by weight (outputs, inputs)."""
+    return F.linear(rows, weight)
+
+
+def planned(engine: Engine, decodes: Sequence[SequenceWork], chunks: Sequence[SequenceWork]) -> Any:
+    """The backend's plan of that batch: made once per iteration, not per layer."""
+    step = build_step(
+        decodes, chunks, vocab_size=engine.config.vocab_size, pages=engine.allocator.pages, device=engine.device
+    )
+    return backend_of(engine).plan(step, engine.config, engine.dtype)
+
+
+def rotate_and_write(engine: Engine, projected: torch.Tensor, plan: Any) -> torch.Tensor:
+    """projected (tokens, query + 2 kv), into the first layer's pool. Returns the queries (tokens, heads, head_dim)."""
+    config = engine.config
+    heads = projected.view(projected.shape[0], -1, config.head_dim)
+    rotated = config.heads + config.kv_heads
+    return backend_of(engine).rotate_and_write(heads[:, :rotated], heads[:, rotated:], *engine.cache.layer(0), plan)
+
+
+def attention(
+    engine: Engine, decodes: Sequence[SequenceWork], chunks: Sequence[SequenceWork], queries: torch.Tensor
+) -> Callable[[], torch.Tensor]:
+    """Attention of the engine's first layer over that batch, planned already."""
+    plan, backend = planned(engine, decodes, chunks), backend_of(engine)
+    keys, values = engine.cache.layer(0)
+    return lambda: backend.attend(queries, keys, values, plan)

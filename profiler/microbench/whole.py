@@ -1,0 +1,75 @@
+"""A whole iteration of the engine beside the sum of its operators.
+
+The rest is what no operator does: building indices, the embedding, sampling, launch gaps of the host, and on a
+cache that holds the whole model the difference between cold and warm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from ...engine.config import ModelConfig
+from ...tables.batch import Batch
+from ...tables.domain import Domain
+from ..devices.base import DeviceSpec
+from ..devices.torch_device import TorchDevice
+from .grid import Point, parts_of
+from .results import Key, OperatorRowV1, WholeV1
+
+WARMUPS = 5
+
+
+def open_engine(device: str, model: str, batches: Sequence[Point], seed: int) -> TorchDevice:
+    """An engine with room for each of `batches`, as a sweep would measure it. Raises as `open_device`."""
+    kv_tokens = max(n * k + c + u for n, k, c, u in batches)
+    domain = Domain(
+        max_decodes=max(max(n for n, *_ in batches), 1),
+        max_context_tokens=kv_tokens,
+        max_chunk_tokens=kv_tokens,
+        max_prefix_tokens=kv_tokens,
+        max_batch_tokens=kv_tokens,
+        kv_tokens=kv_tokens,
+        context_length=kv_tokens,
+    )
+    return TorchDevice(device, DeviceSpec(model, domain, seed, "microbench"))
+
+
+def measure_whole(
+    engine: TorchDevice,
+    config: ModelConfig,
+    item: int,
+    batch: Point,
+    rows: Mapping[Key, OperatorRowV1],
+    cache_bytes: int,
+    repeats: int,
+) -> WholeV1:
+    """Times `batch` and subtracts its operators. Raises KeyError for an operator that was not timed and
+    DeviceMemoryError for a batch that does not fit.
+    """
+    parts = [(times, rows[key]) for times, key in parts_of(config, batch)]
+    n, k, c, u = batch
+    engine.prepare(Batch.of(*batch))
+    for _ in range(WARMUPS):
+        engine.run()
+    samples = [engine.run() for _ in range(repeats)]
+    latencies = [sample.latency_ms for sample in samples]
+    p50 = float(np.median(latencies))
+    events = [sample.event_ms for sample in samples if sample.event_ms is not None]
+    cold = sum(times * row.p50_ms for times, row in parts)
+    kv_bytes = config.kv_bytes_per_token(item) * (n * k + u + c)
+    return WholeV1(
+        decodes=n,
+        context_tokens=k,
+        chunk_tokens=c,
+        prefix_tokens=u,
+        n=repeats,
+        p50_ms=p50,
+        fastest_ms=min(latencies),
+        event_p50_ms=float(np.median(events)) if events else None,
+        operators_cold_ms=cold,
+        operators_warm_ms=sum(times * row.warm_p50_ms for times, row in parts),
+        rest_ms=p50 - cold,
+        fits_cache=config.parameter_count * item + kv_bytes <= cache_bytes,
+    )
