@@ -46,7 +46,7 @@ def test_activations_bound_what_a_pass_holds_and_not_by_much(name):
     largest = largest_batch(config)
     counted = activation_bytes(config, 2, largest)
     held = held_by_a_pass(config, largest)
-    assert 0.6 * counted < held <= counted
+    assert 0.5 * counted < held <= counted
     # Parts of it: decodes alone, a chunk alone and without prefix, many decodes beside one token.
     for part in (
         replace(largest, chunk_tokens=0, prefix_tokens=0),
