@@ -6,6 +6,7 @@ few tokens still fills a tile, and heads need not be a power of two.
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
 
 import triton
@@ -27,8 +28,9 @@ TILES = {
     (64, 4): (32, 32, 4, 3),
     (128, 4): (32, 32, 8, 3),
 }
-# Before Hopper products read both operands from registers, and half the keys is what fits without spilling.
-TILES_BEFORE_HOPPER = TILES | {
+# Other than on Hopper and data-centre Blackwell (capability 9 and 10) products read both operands from registers,
+# where half the keys is what fits without spilling; and consumer cards have 99 KB of shared memory.
+SMALL_TILES = TILES | {
     (64, 2): (128, 64, 8, 5),
     (128, 2): (128, 32, 8, 5),
 }
@@ -126,9 +128,10 @@ def _attend(
     tl.store(out + ((row * HEADS + head) * HEAD_DIM)[:, None] + dims[None, :], attended, mask=real)
 
 
+@functools.cache
 def variant(heads: int, kv_heads: int, head_dim: int, page_size: int, itemsize: int, capability: int) -> Variant:
     """capability: the major number, 8 for an A100, 9 for an H100."""
-    tiles = TILES if capability >= 9 else TILES_BEFORE_HOPPER
+    tiles = TILES if capability in (9, 10) else SMALL_TILES
     block_m, block_n, warps, stages = tiles[head_dim, itemsize]
     return Variant(
         _attend,

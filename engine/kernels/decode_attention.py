@@ -7,6 +7,7 @@ keys and values are read once.
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
 
 import triton
@@ -154,7 +155,10 @@ def splits_for(lengths_total: int, longest: int, kv_heads: int, processors: int)
     return max(1, min(share_of_longest, -(-longest // LEAST_KEYS), MOST_SPLITS))
 
 
-def variants(heads: int, kv_heads: int, head_dim: int, page_size: int, itemsize: int, split: bool) -> list[Variant]:
+@functools.cache
+def variants(
+    heads: int, kv_heads: int, head_dim: int, page_size: int, itemsize: int, split: bool
+) -> tuple[Variant, ...]:
     """The attention kernel and, where keys are split, the reduction."""
     block_n, warps, stages = BLOCKS[head_dim, itemsize]
     attend = Variant(
@@ -176,7 +180,7 @@ def variants(heads: int, kv_heads: int, head_dim: int, page_size: int, itemsize:
         {"HEADS": heads, "HEAD_DIM": head_dim, "BLOCK_N": block_n, "BLOCK_P": PARTS_BLOCK},
         options(warps=2),
     )
-    return [attend, reduce] if split else [attend]
+    return (attend, reduce) if split else (attend,)
 
 
 def decode_attention(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
 
 import triton
@@ -40,6 +41,7 @@ def _norm(
     tl.store(out + first + column, (value * scale * weights).to(out.dtype.element_ty), mask=inside)
 
 
+@functools.cache
 def variant(width: int, eps: float, add: bool) -> Variant:
     block = padded(width)
     return Variant(

@@ -4,6 +4,7 @@ their pages, in one pass over what the projection made.
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
 
 import triton
@@ -62,6 +63,7 @@ def _rope_kv(
     tl.store(values + target + all_dims, value)
 
 
+@functools.cache
 def variant(heads: int, kv_heads: int, head_dim: int) -> Variant:
     return Variant(
         _rope_kv,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
 
 import triton
@@ -26,6 +27,7 @@ def _silu_mul(gate_up, out, WIDTH: tl.constexpr, BLOCK: tl.constexpr):
     tl.store(out + row * WIDTH + column, product.to(out.dtype.element_ty), mask=inside)
 
 
+@functools.cache
 def variant(width: int) -> Variant:
     return Variant(_silu_mul, {"WIDTH": width, "BLOCK": BLOCK}, options(warps=4))
 

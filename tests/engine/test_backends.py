@@ -131,27 +131,3 @@ def test_an_empty_part_is_not_launched(launches, decodes, chunks, modules):
     passed(TINY, decodes, chunks)
     assert {launch[0] for launch in launches} & {"decode_attention", "chunk_attention"} == modules
     assert all(min(grid) > 0 for _, _, grid, _ in launches)
-
-
-def test_every_launch_is_one_of_the_compiled_configurations(launches):
-    """What the compile test sees is what runs: the same kernels with the same constants."""
-    from chunkfit.engine.kernels.configurations import configurations
-
-    for decodes in ([decode(5)] * 64, [decode(8000)]):
-        passed(TINY, decodes, [chunk(7, 30)])
-    launched = {(module, name, *sorted(constants.items())) for module, name, _, constants in launches}
-    compiled = configurations(
-        heads=TINY.heads,
-        kv_heads=TINY.kv_heads,
-        head_dim=TINY.head_dim,
-        hidden_size=TINY.hidden_size,
-        intermediate_size=TINY.intermediate_size,
-        eps=TINY.rms_norm_eps,
-        page_size=16,
-        itemsize=2,
-        capability=8,
-    )
-    assert launched == {
-        (v.kernel.__module__.rpartition(".")[2], v.kernel.__name__, *sorted(v.constants.items()))
-        for v in compiled.values()
-    }

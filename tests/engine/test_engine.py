@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -211,8 +212,9 @@ def test_cuda_agrees_with_cpu(dtype):
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device; torch sees none")
 @pytest.mark.filterwarnings("ignore:Synchronization debug mode")
-def test_the_host_waits_only_for_the_tokens():
-    gpu = Engine(SHAPE, device="cuda", kv_tokens=2048)
+@pytest.mark.parametrize("attention", ["torch", "triton"])
+def test_the_host_waits_only_for_the_tokens(attention):
+    gpu = Engine(replace(SHAPE, head_dim=32), device="cuda", kv_tokens=2048, attention=attention)
     decodes, chunks = [SequenceWork([1], 20, [0, 1])], [SequenceWork([3] * 30, 7, [20, 21, 22])]
     gpu.logits(decodes, chunks)
     torch.cuda.set_sync_debug_mode("error")

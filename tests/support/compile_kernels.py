@@ -30,15 +30,20 @@ def argument_type(name, element):
     return "i32" if name.endswith("stride") or name == "splits" else element
 
 
-def compile_for(variant, capability, element="*bf16"):
+def compile_arguments(variant, element):
+    """Types of all arguments, and the names of those divisible by 16."""
     kernel = variant.kernel
     signature = {n: "constexpr" if n in variant.constants else argument_type(n, element) for n in kernel.arg_names}
-    divisible = {
-        (index,): [["tt.divisibility", 16]]
-        for index, (name, kind) in enumerate(signature.items())
-        if kind != "constexpr" and name not in (*METADATA, "splits")
-    }
-    source = ASTSource(kernel, signature, dict(variant.constants), divisible)
+    if variant.constants.get("SPLIT") is False:  # `out` stands where parts would
+        signature |= {"partials": element, "log_totals": element}
+    unknown = (*METADATA, "splits")
+    return signature, [name for name, kind in signature.items() if kind != "constexpr" and name not in unknown]
+
+
+def compile_for(variant, capability, element="*bf16"):
+    signature, divisible = compile_arguments(variant, element)
+    attributes = {(variant.kernel.arg_names.index(name),): [["tt.divisibility", 16]] for name in divisible}
+    source = ASTSource(variant.kernel, signature, dict(variant.constants), attributes)
     return triton.compile(source, target=GPUTarget("cuda", capability, 32), options=dict(variant.options))
 
 
