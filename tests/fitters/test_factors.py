@@ -41,10 +41,10 @@ def true_factors(profile, role):
 
 @pytest.mark.parametrize("role", ROLES)
 def test_the_factor_is_the_largest_of_32_true_ones(profile, role):
-    """Five repeats of 1% noise: a ratio of medians is within 3%, the largest of 32 rather above than below."""
+    """The fastest of five repeats with 1% noise: their ratio is within 3%, the largest of 32 rather above."""
     found, true = pair_factor(profile, role), true_factors(profile, role)
     assert len(true) == 32
-    assert true[-1] - 0.01 < found.factor < true[-1] + 0.03
+    assert true[-1] - 0.02 < found.factor < true[-1] + 0.03
     assert found.factor * 4096 == int(found.factor * 4096)
     assert "order statistic 32 of 32 ratios" in found.detail
 
@@ -61,13 +61,13 @@ def test_too_few_pairs_give_no_factor(profile, role):
     assert pair_factor(alone, role).detail.startswith("not measured: 0 pairs"), "a partner is missing"
 
 
-def test_the_factor_is_at_least_one_and_one_slow_iteration_does_not_set_it(profile):
+def test_the_factor_is_at_least_one_and_slow_iterations_do_not_set_it(profile):
     rng = np.random.default_rng(0)
     paired = profile.columns["layout"] != ""
     quick = replace(profile, columns={**profile.columns, "latency_ms": np.where(paired, 1.0, 10.0)})
     assert pair_factor(quick, "chunks").factor == 1.0
-    # One of the five repeats of every batch ten times as long.
-    slow = (profile.columns["repeat"] == rng.integers(5)) & np.isin(profile.columns["role"], list(ROLES))
+    # Three of the five repeats of every batch ten times as long.
+    slow = np.isin(profile.columns["repeat"], rng.permutation(5)[:3]) & np.isin(profile.columns["role"], list(ROLES))
     stalled = np.where(slow, 10, 1) * profile.columns["latency_ms"]
     stalling = replace(profile, columns={**profile.columns, "latency_ms": stalled})
     assert pair_factor(stalling, "unequal").factor == pytest.approx(pair_factor(profile, "unequal").factor, rel=0.03)
