@@ -93,7 +93,7 @@ def forward(config: ModelConfig, weights: ModelWeights, cache: KVCache, step: St
         projected = F.linear(normed, layer.query_key_value, layer.query_key_value_bias).view(
             hidden.shape[0], rotated_heads + config.kv_heads, config.head_dim
         )
-        queries_keys = _norm_heads(projected[:, :rotated_heads], layer, config)
+        queries_keys = norm_heads(projected[:, :rotated_heads], layer, config)
         keys, values = cache.layer(index)
         queries = backend.rotate_and_write(queries_keys, projected[:, rotated_heads:], keys, values, plan)
         attended = backend.attend(queries, keys, values, plan)
@@ -109,7 +109,7 @@ def forward(config: ModelConfig, weights: ModelWeights, cache: KVCache, step: St
     return F.linear(normed, weights.lm_head)
 
 
-def _norm_heads(queries_keys: torch.Tensor, layer: LayerWeights, config: ModelConfig) -> torch.Tensor:
+def norm_heads(queries_keys: torch.Tensor, layer: LayerWeights, config: ModelConfig) -> torch.Tensor:
     """queries_keys (tokens, heads + kv_heads, head_dim), each head normed by itself where the model does that."""
     if layer.query_norm is None or layer.key_norm is None:
         return queries_keys

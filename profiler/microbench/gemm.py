@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from ...engine.config import ModelConfig
 from .bench import Bench, Operator
-from .seam import project
+from .seam import bias_of, project
 from .timing import Call
 
 FAMILY = "gemm"
@@ -39,7 +39,8 @@ def _operator(config: ModelConfig, item: int, name: str, tokens: int) -> Operato
 
     def make(bench: Bench) -> Call:
         weight, rows = bench.take(outputs, inputs), bench.take(tokens, inputs)
-        return lambda: project(rows, weight)
+        bias = bias_of(bench.engine, name)
+        return lambda: project(rows, weight, bias)
 
     values = outputs * inputs + tokens * (inputs + outputs)
     return Operator(

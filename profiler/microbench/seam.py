@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from ...engine.attention import BACKENDS
 from ...engine.attention.base import Backend
 from ...engine.engine import Engine
+from ...engine.model import norm_heads
 from ...engine.step import SequenceWork, build_step
 
 
@@ -22,9 +23,14 @@ def backend_of(engine: Engine) -> Backend:
     return BACKENDS[engine.attention]()
 
 
-def project(rows: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+def project(rows: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
     """rows (tokens, inputs) by weight (outputs, inputs)."""
-    return F.linear(rows, weight)
+    return F.linear(rows, weight, bias)
+
+
+def bias_of(engine: Engine, product: str) -> torch.Tensor | None:
+    """The bias of a layer's product: of query_key_value, where the model has one."""
+    return engine.weights.layers[0].query_key_value_bias if product == "query_key_value" else None
 
 
 def planned(engine: Engine, decodes: Sequence[SequenceWork], chunks: Sequence[SequenceWork]) -> Any:
@@ -32,15 +38,19 @@ def planned(engine: Engine, decodes: Sequence[SequenceWork], chunks: Sequence[Se
     step = build_step(
         decodes, chunks, vocab_size=engine.config.vocab_size, pages=engine.allocator.pages, device=engine.device
     )
-    return backend_of(engine).plan(step, engine.config, engine.dtype)
+    return backend_of(engine).plan(step, engine.config, engine.weights.rope_frequencies, engine.dtype)
 
 
 def rotate_and_write(engine: Engine, projected: torch.Tensor, plan: Any) -> torch.Tensor:
-    """projected (tokens, query + 2 kv), into the first layer's pool. Returns the queries (tokens, heads, head_dim)."""
+    """projected (tokens, query + 2 kv), heads normed first where the model does that, into the first layer's pool.
+
+    Returns the queries (tokens, heads, head_dim).
+    """
     config = engine.config
     heads = projected.view(projected.shape[0], -1, config.head_dim)
     rotated = config.heads + config.kv_heads
-    return backend_of(engine).rotate_and_write(heads[:, :rotated], heads[:, rotated:], *engine.cache.layer(0), plan)
+    queries_keys = norm_heads(heads[:, :rotated], engine.weights.layers[0], config)
+    return backend_of(engine).rotate_and_write(queries_keys, heads[:, rotated:], *engine.cache.layer(0), plan)
 
 
 def attention(

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from ...engine.config import ModelConfig
 from . import gemm, pointwise
 from .bench import Bench, Operator
-from .seam import backend_of, planned, project, rotate_and_write
+from .seam import backend_of, bias_of, planned, project, rotate_and_write
 from .timing import Call
 
 FAMILY = "token_parallel"
@@ -39,11 +39,11 @@ def _operator(config: ModelConfig, item: int, tokens: int) -> Operator:
         query_key_value, attention_out, gate_up, down = (
             bench.take(*gemm.shapes(config)[name]) for name in ("query_key_value", "attention_out", "gate_up", "down")
         )
-        plan = planned(engine, [], [bench.chunk(tokens, 0)])
+        plan, bias = planned(engine, [], [bench.chunk(tokens, 0)]), bias_of(engine, "query_key_value")
 
         def layer() -> object:
             normed, mixed = backend.add_norm(hidden, branch, norms[0], eps)
-            queries = rotate_and_write(engine, project(normed, query_key_value), plan)
+            queries = rotate_and_write(engine, project(normed, query_key_value, bias), plan)
             normed, mixed = backend.add_norm(mixed, project(queries.flatten(1), attention_out), norms[1], eps)
             return project(backend.silu_mul(project(normed, gate_up)), down)
 

@@ -22,9 +22,10 @@ def bench():
     return Bench(CONFIG, "cpu", Timer(torch.device("cpu")), 64 << 20, 8192)
 
 
-def test_the_operators_in_their_order_are_the_forward_pass():
+@pytest.mark.parametrize("switches", [{}, {"qkv_bias": True}, {"qk_norm": True}], ids=["llama", "qwen2", "qwen3"])
+def test_the_operators_in_their_order_are_the_forward_pass(switches):
     """One layer, a mixed batch: nothing of it is forgotten and nothing is another function."""
-    config = replace(CONFIG, layers=1)
+    config = replace(CONFIG, layers=1, **switches)
     engine = Engine(config, device="cpu", kv_tokens=512, seed=1)
     decodes = [SequenceWork([5], 39, [0, 1, 2]), SequenceWork([6], 20, [3, 4])]
     chunks = [SequenceWork(list(range(30)), 10, [5, 6, 7])]
@@ -37,7 +38,9 @@ def test_the_operators_in_their_order_are_the_forward_pass():
     plan = seam.planned(engine, decodes, chunks)
     embedded = F.embedding(step.token_ids, weights.embedding)
     normed, hidden = backend.add_norm(embedded, None, layer.attention_norm, eps)
-    queries = seam.rotate_and_write(engine, seam.project(normed, layer.query_key_value), plan)
+    queries = seam.rotate_and_write(
+        engine, seam.project(normed, layer.query_key_value, layer.query_key_value_bias), plan
+    )
     attended = seam.attention(engine, decodes, chunks, queries)()
     normed, hidden = backend.add_norm(
         hidden, seam.project(attended.flatten(1), layer.attention_out), layer.mlp_norm, eps
