@@ -102,7 +102,7 @@ def corrected(
         ]
     ).tocsr()
     residual = rows.latency_ms / model - 1
-    smooth = _smoothness(axes, scene, ladder, step_totals)
+    smooth = smoothness(axes, scene, ladder, step_totals)
     strength = _choose_strength(design, residual, smooth)
     correction = _solve(design, residual, smooth, strength)
     knots = len(ladder_ms)
@@ -147,7 +147,7 @@ def _solve(design: Matrix, residual: NDArray[np.float64], smooth: Matrix, streng
     return np.asarray(solution)
 
 
-def _smoothness(axes: Axes, scene: Scene, ladder: Ladder, step_totals: Sequence[int]) -> Matrix:
+def smoothness(axes: Axes, scene: Scene, ladder: Ladder, step_totals: Sequence[int]) -> Matrix:
     """Precision of the prior: squared first differences along every axis, plus the pull to 0."""
     shape = tuple(len(axes.knots(name)) for name in SCENE_AXES[scene])
     base = sum(

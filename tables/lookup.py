@@ -112,7 +112,6 @@ def largest_fitting(
             w = -((start - top) * WEIGHT_ONE // span)
             if ladder[n + top] + v_below + ((rise * w + ROUND_UP) >> WEIGHT_BITS) <= limit:
                 return top
-            high = top - 1
     else:
         high = chunk_knots[above] - 1
     low = start // align

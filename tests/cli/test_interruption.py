@@ -15,7 +15,15 @@ ARGUMENTS = ("profile", "p.parquet", "--device", "cpu", "--points", "45", "--min
 
 def start(folder, *more):
     command = [sys.executable, "-c", "from chunkfit.cli.main import main; main()", *ARGUMENTS, *more]
-    return subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    return subprocess.Popen(
+        command,
+        cwd=folder,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        # A test run in the background (`make test &`) hands down an ignored SIGINT.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
 
 
 def lines(folder):

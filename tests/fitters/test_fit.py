@@ -76,6 +76,18 @@ def test_without_anchors_drift_stays_unknown(profile):
     assert "0 points shared" in part.detail
 
 
+def test_a_shift_between_sessions_centres_expected_and_raises_the_bound(profile):
+    """Calibration 6% slower than fit: expected goes half the way, the bound carries the shift as a factor."""
+    slow = np.where(profile.columns["session"] == "calibrate", 1.06, 1.0)
+    shifted = Profile(profile.meta, {**profile.columns, "latency_ms": profile.columns["latency_ms"] * slow})
+    known, unknown = fit(shifted), fit(rows(shifted, shifted.columns["role"] != "anchor"))
+    factor = known.document.factors.session_drift
+    assert factor == pytest.approx(1.06 * fit(profile).document.factors.session_drift, rel=0.02)
+    batch = Batch.of(16, 1000, 256, 500)
+    assert known.bound_ms(batch) / unknown.bound_ms(batch) == pytest.approx(factor, rel=0.005)
+    assert known.expected_ms(batch) / unknown.expected_ms(batch) == pytest.approx(factor**0.5, rel=0.005)
+
+
 def test_the_margin_says_what_was_not_measured(profile):
     parts = {part.name: part for part in fit(rows(profile, profile.columns["layout"] == "")).document.margin}
     assert parts["unequal_contexts"].factor is None

@@ -75,9 +75,9 @@ def check_all(scores: list[Score], covered: int) -> None:
     assert max(s.p99_error for s in scores) < 0.05, listed
     assert sum(s.coverage >= 0.99 for s in scores) >= covered, listed
     # The order statistic of one session is itself random: with 4 exceedances of 1,000 allowed in a tail of
-    # 1 + Exp(0.08) it lies 0.036 around its mean, so a session in fifty passes 1.15 whatever the fit.
-    assert np.mean([s.bound_ratio for s in scores]) <= 1.15, listed
-    assert sum(s.bound_ratio <= 1.15 for s in scores) >= covered, listed
+    # 1 + Exp(0.08) it lies 0.04 around its mean of 1.08, so some sessions pass 1.15 whatever the fit.
+    assert np.mean([s.bound_ratio for s in scores]) <= 1.10, listed
+    assert np.mean([s.bound_ratio <= 1.15 for s in scores]) >= 0.8, listed
     assert max(np.abs(s.step_errors).max() for s in scores) <= 0.02, listed
 
 

@@ -55,6 +55,8 @@ def test_scenes_pool_below_a_thousand_points_and_part_above():
     scenes = np.array(["decode"] * 1200 + ["prefill"] * 400 + ["mixed"] * 300)
     margins = noise_margins(rng.exponential(size=1900), scenes, 0.99, 0.95)
     assert [[s.value for s in m.scenes] for m in margins] == [["decode"], ["prefill", "mixed"]]
+    # Two groups: each is held at 97.5%, so that both hold together at 95%.
+    assert margins[0].allowed == 1200 - order_statistic(1200, 0.99, 0.975) < 1200 - order_statistic(1200, 0.99, 0.95)
     # A rest that cannot stand alone joins again.
     few = np.array(["decode"] * 1200 + ["mixed"] * 100)
     (one,) = noise_margins(rng.exponential(size=1300), few, 0.99, 0.95)

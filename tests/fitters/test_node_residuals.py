@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from chunkfit.fitters.node_residuals import base_weights, corrected, ladder_weights
+from chunkfit.fitters.node_residuals import base_weights, corrected, ladder_weights, smoothness
 from chunkfit.fitters.rows import Rows
 from chunkfit.fitters.surfaces import node_points
 from chunkfit.tables.batch import Scene
@@ -52,8 +52,18 @@ def fitted(limits, surprise):
 
 
 def test_a_step_the_model_lacks_is_found_from_the_data():
-    _, ratio = fitted((16, 2048, 256, 512), lambda p: np.where(p[:, 0] + p[:, 2] >= 129, 1.2, 1.0))
+    """In the two knots of the step, with nothing of it smoothed away."""
+    result, ratio = fitted((16, 2048, 256, 512), lambda p: np.where(p[:, 0] + p[:, 2] >= 129, 1.2, 1.0))
     assert np.quantile(np.abs(ratio - 1), 0.9) < 0.01
+    assert result.ladder[4] - result.ladder[3] == pytest.approx(2.0, abs=0.06)
+
+
+def test_the_sides_of_a_step_are_no_neighbours_to_the_smoother():
+    smooth = smoothness(AXES, Scene.MIXED, Ladder((2, 8, 32, 128, 129, 272)), (129,)).toarray()
+    assert smooth[3, 4] == 0
+    assert smooth[2, 3] < 0
+    assert smooth[4, 5] < 0
+    assert np.linalg.eigvalsh(smooth).min() > 0, "a prior: positive definite"
 
 
 def test_nodes_far_from_data_keep_the_model():
