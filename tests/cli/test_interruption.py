@@ -10,7 +10,7 @@ from collections import Counter
 
 from chunkfit import Profile
 
-ARGUMENTS = ("profile", "p.parquet", "--device", "cpu", "--points", "45", "--minutes", "5")
+ARGUMENTS = ("profile", "p.parquet", "--device", "cpu", "--points", "24", "--minutes", "5")
 
 
 def start(folder, *more):
@@ -90,7 +90,7 @@ def test_interrupted_and_killed_then_resumed(tmp_path):
     ):
         found.setdefault((session, point), []).append(ms)
     assert found.items() >= after_kill.items(), "a point measured before the kill is there with its own values"
-    assert Counter(session for session, _ in found) == {"fit": 45 + 45 + 4 * 32, "calibrate": 45, "test": 45}
+    assert Counter(session for session, _ in found) == {"fit": 24 + 24 + 4 * 32, "calibrate": 24, "test": 24}
     assert all(len(values) in ((3, 5) if session == "fit" else (1,)) for (session, _), values in found.items())
 
 
