@@ -137,8 +137,8 @@ def _tax_table(taxes: list[ChunkTax]) -> Table:
 
     from .render import percent
 
-    shown = Table(title="prompts after prefix hits: their chunks against the whole prompt at once")
-    for column in ("prompt", "computed", "chunks", "KV read again", "tax", "thin", "re-read", "beside decodes", "TTFT"):
+    shown = Table(title="prompts after prefix hits: their chunks against the whole prompt at once", padding=(0, 0))
+    for column in ("prompt", "suffix", "chunks", "KV again", "tax", "thin", "re-read", "beside", "TTFT"):
         shown.add_column(column, justify="right")
     for tax in taxes:
         shares = (tax.tax_share, tax.thin_share, tax.reread_share, tax.beside_share)
@@ -151,6 +151,9 @@ def _tax_table(taxes: list[ChunkTax]) -> Table:
             f"{tax.first_token_ms:.4g} ms",
         )
     whys = sorted({tax.why for tax in taxes if tax.why})
-    split = ["thin and re-read split the tax as the table's ladder and base do: the sum is firm, the split is not"]
+    split = [
+        "suffix: tokens to compute; KV again: tokens read more than once; beside: the tax when the chunks ride along "
+        "with the decodes; thin and re-read split the tax as ladder and base do: the sum is firm, the split is not"
+    ]
     shown.caption = "; ".join([f"unknown: {why}" for why in whys] or split)
     return shown
