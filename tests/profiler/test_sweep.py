@@ -151,12 +151,12 @@ def test_another_plan_is_not_resumed(request_):
 
 def test_a_budget_is_kept_and_every_session_gets_some(request_):
     plan = draw_plan(
-        SYNTHETIC_DOMAIN, (129,), 5, fit_points=600, calibrate_points=300, test_points=300, warmups=0, warmup_ms=0.0
+        SYNTHETIC_DOMAIN, (129,), 5, fit_points=600, calibrate_points=450, test_points=450, warmups=0, warmup_ms=0.0
     )
-    slow = request_.model_copy(update={"plan": plan, "synthetic_pause_ms": 5.0, "budget_s": 6.0})
+    slow = request_.model_copy(update={"plan": plan, "synthetic_pause_ms": 5.0, "budget_s": 8.0})
     begin = time.monotonic()
     result = profile(slow)
-    assert time.monotonic() - begin < 6.5
+    assert time.monotonic() - begin < 8.5
     assert all(10 < meta.points < meta.planned for meta in result.meta.sessions.values())
 
 
