@@ -25,9 +25,9 @@ from threadpoolctl import threadpool_limits
 
 import chunkfit
 from chunkfit.fitters.rows import rows_of
-from chunkfit.fitters.surfaces import node_points
 from chunkfit.profiler.synthetic_profile import synthetic_profile
 from chunkfit.tables import CostTable, Scene
+from chunkfit.tables.grid import node_points
 
 ALIGN = 16
 MAX_CHUNK = 2048

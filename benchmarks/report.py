@@ -10,16 +10,15 @@ import json
 import os
 import platform
 import re
-import subprocess
 import sys
 from dataclasses import asdict, dataclass
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
 from chunkfit.engine.facts import cpu_name
+from chunkfit.engine.provenance import checkout_commit, installed_version
 from chunkfit.tables.writing import write_atomically
 
 SCHEMA_VERSION = 1
@@ -51,24 +50,11 @@ def write(name: str, rows: list[Row], packages: tuple[str, ...]) -> Path:
     content = {
         "schema_version": SCHEMA_VERSION,
         "command": " ".join(["python", *sys.argv]),
-        "git": _commit(),
+        "git": checkout_commit(),
         "machine": {"cpu": cpu_name(), "cores": os.cpu_count(), "platform": platform.platform()},
-        "versions": {"python": platform.python_version()} | {p: _version(p) for p in packages},
+        "versions": {"python": platform.python_version()} | {p: installed_version(p) for p in packages},
         "rows": [asdict(row) for row in rows],
     }
     write_atomically(path, (json.dumps(content, indent=1) + "\n").encode())
     Console().print(f"written: {path}")
     return path
-
-
-def _commit() -> str | None:
-    command = ["git", "describe", "--always", "--dirty"]
-    found = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parent, check=False)
-    return found.stdout.strip() or None
-
-
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None

@@ -7,7 +7,6 @@ import platform
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ import torch
 from ..tables.errors import DeviceUnavailableError, UsageError
 from ..tables.fingerprint import Fingerprint
 from .config import ModelConfig
+from .provenance import installed_version
 
 ENGINE_NAME = "chunkfit-engine"
 
@@ -78,13 +78,13 @@ def fingerprint(config: ModelConfig, device: str, dtype: torch.dtype, attention:
         dtype=str(dtype).removeprefix("torch."),
         tensor_parallel=1,
         engine=ENGINE_NAME,
-        engine_version=_installed("chunkfit"),
+        engine_version=installed_version("chunkfit"),
         attention_backend=attention,
         capture_sizes=(),  # no graphs are captured
         driver=_nvml(lambda nvml: _text(nvml.nvmlSystemGetDriverVersion())) if cuda else None,
         cuda=torch.version.cuda if cuda else None,
         torch=torch.__version__,
-        triton=_installed("triton"),
+        triton=installed_version("triton"),
         clock_limits=_clock_limits(target) if cuda else None,
         os=platform.release(),
     )
@@ -225,10 +225,3 @@ def _nvml(read: Callable[[Any], str]) -> str | None:
 def _text(value: str | bytes) -> str:
     """NVML's Python binding returned bytes before version 11.5."""
     return value.decode() if isinstance(value, bytes) else value
-
-
-def _installed(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None

@@ -8,15 +8,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..tables.arrays import TableArrays
 from ..tables.batch import Scene
 from ..tables.closure import read_surface
 from ..tables.fixed_point import to_ms
-from ..tables.grid import Surface, scene_of
+from ..tables.grid import Points, Surface, node_points, scene_of
 from ..tables.schema_v1 import GapV1
 from .rows import Rows
-from .surfaces import SceneSurfaces, node_points
+from .surfaces import SceneSurfaces
 
 
 def majorant_gap(
@@ -28,15 +29,11 @@ def majorant_gap(
     worst, where = 0.0, None
     pairs = falls = 0
     for scene in test.scenes():
-        ladder, points = arrays.ladders[scene], test.points[names == scene.value]
-        closed = to_ms(read_surface(arrays.axes, scene, ladder, arrays.bound[scene], points))
-        raw = to_ms(read_surface(arrays.axes, scene, ladder, unclosed[scene], points))
-        ratio[names == scene.value] = closed / raw
+        here = names == scene.value
+        ratio[here] = _closed_over_raw(arrays, unclosed, scene, test.points[here])
         nodes = node_points(arrays.axes, scene)[arrays.measured[scene].ravel()]
         if len(nodes):
-            over = to_ms(read_surface(arrays.axes, scene, ladder, arrays.bound[scene], nodes)) / to_ms(
-                read_surface(arrays.axes, scene, ladder, unclosed[scene], nodes)
-            )
+            over = _closed_over_raw(arrays, unclosed, scene, nodes)
             if over.max() - 1 > worst:
                 worst = float(over.max() - 1)
                 where = dict(zip(("n", "k", "c", "u"), nodes[int(over.argmax())].tolist(), strict=True))
@@ -56,3 +53,13 @@ def majorant_gap(
         where=where,
         inversions=falls / pairs if pairs else None,
     )
+
+
+def _closed_over_raw(
+    arrays: TableArrays, unclosed: Mapping[Scene, Surface], scene: Scene, points: Points
+) -> NDArray[np.float64]:
+    closed, raw = (
+        to_ms(read_surface(arrays.axes, scene, arrays.ladders[scene], surface, points))
+        for surface in (arrays.bound[scene], unclosed[scene])
+    )
+    return closed / raw

@@ -44,16 +44,14 @@ class Rows:
 
 def rows_of(profile: Profile, session: str, role: str = "point") -> Rows:
     """Rows of one session. Raises CertificationError when it has none."""
-    part = profile.select(session=session, role=role).columns
-    if role == "point" and not len(part["latency_ms"]):
+    selected = profile.select(session=session, role=role)
+    if role == "point" and not len(selected):
         raise CertificationError(
             f"profile has no rows of session {session!r}; expected fit, calibrate and test sessions: "
             "run `chunkfit profile` to its end (or --resume it)"
         )
-    points = np.column_stack(
-        [part["decodes"], part["context_tokens"], part["chunk_tokens"], part["prefix_tokens"]]
-    ).astype(np.int64)
-    return Rows(points, part["latency_ms"], part["point_id"], part["flagged"])
+    columns = selected.columns
+    return Rows(selected.points(), columns["latency_ms"], columns["point_id"], columns["flagged"])
 
 
 def held_out(profile: Profile, session: str, scenes: Container[Scene]) -> Rows:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ..tables.batch import Scene
 from ..tables.closure import close_expected
 from ..tables.fixed_point import nearest_ticks, ticks_up
-from ..tables.grid import POINT_COLUMN, SCENE_AXES, Axes, Ladder, Points, Surface
+from ..tables.grid import Axes, Ladder, Surface, node_points
 from .estimator import SceneModel
 from .node_residuals import Nodes, corrected
 from .rows import Rows
@@ -27,16 +27,6 @@ class SceneSurfaces:
     expected: Surface
     scale: Surface
     raw: Nodes
-
-
-def node_points(axes: Axes, scene: Scene) -> Points:
-    """Coordinates (n, k, c, u) of every base node, in C order; a coordinate the scene lacks is 0."""
-    names = SCENE_AXES[scene]
-    grids = np.meshgrid(*(axes.knots(name) for name in names), indexing="ij")
-    points = np.zeros((grids[0].size, 4), dtype=np.int64)
-    for name, grid in zip(names, grids, strict=True):
-        points[:, POINT_COLUMN[name]] = grid.ravel()
-    return points
 
 
 def scene_surfaces(

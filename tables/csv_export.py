@@ -10,7 +10,7 @@ import numpy as np
 
 from .batch import SCENES
 from .cost_table import CostTable
-from .grid import POINT_COLUMN, SCENE_AXES
+from .grid import node_points
 from .writing import write_atomically
 
 COLUMNS = (
@@ -34,11 +34,7 @@ def csv_text(table: CostTable) -> str:
     for scene in SCENES:
         if scene not in table.arrays.ladders:
             continue
-        names = SCENE_AXES[scene]
-        grids = np.meshgrid(*(table.arrays.axes.knots(name) for name in names), indexing="ij")
-        points = np.zeros((grids[0].size, 4), dtype=np.int64)
-        for name, grid in zip(names, grids, strict=True):
-            points[:, POINT_COLUMN[name]] = grid.ravel()
+        points = node_points(table.arrays.axes, scene)
         inside = np.asarray([table.domain.refusal(*point) is None for point in points.tolist()])
         measured = table.arrays.measured[scene].ravel()[inside]
         expected, bound = table.read(points[inside])

@@ -43,10 +43,6 @@ class Axes:
         """Shape of the scene's base grid, axes in the order of SCENE_AXES."""
         return tuple(len(self.knots(name)) for name in SCENE_AXES[scene])
 
-    def node(self, scene: Scene, index: Sequence[int]) -> dict[str, int]:
-        """Coordinates of a base node, by axis name."""
-        return {name: self.knots(name)[i] for name, i in zip(SCENE_AXES[scene], index, strict=True)}
-
 
 @dataclass(frozen=True, slots=True)
 class Surface:
@@ -125,6 +121,16 @@ def read_base(base: Ticks, axes: Axes, scene: Scene, points: Points) -> Ticks:
             values[bits] = _lerp(values[bits], values.pop(raised), weights[axis])
     (folded,) = values.values()
     return folded
+
+
+def node_points(axes: Axes, scene: Scene) -> Points:
+    """Coordinates (n, k, c, u) of every base node, in C order; a coordinate the scene lacks is 0."""
+    names = SCENE_AXES[scene]
+    grids = np.meshgrid(*(axes.knots(name) for name in names), indexing="ij")
+    points = np.zeros((grids[0].size, 4), dtype=np.int64)
+    for name, grid in zip(names, grids, strict=True):
+        points[:, POINT_COLUMN[name]] = grid.ravel()
+    return points
 
 
 def batch_totals(points: Points) -> NDArray[np.int64]:

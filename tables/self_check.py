@@ -14,7 +14,7 @@ from .batch import Scene
 from .closure import seams
 from .document import Finding
 from .fixed_point import Ticks, to_ms
-from .grid import SCENE_AXES, Axes
+from .grid import SCENE_AXES
 
 MAX_EXAMPLES = 3  # cells named per kind of finding; the count is always given
 
@@ -81,11 +81,3 @@ def _crossings(arrays: TableArrays, scene: Scene) -> Iterator[Finding]:
 
 def _cell(point: np.ndarray) -> str:
     return "(n {}, k {}, c {}, u {})".format(*map(int, point))
-
-
-def describe_axes(axes: Axes) -> str:
-    """Knot counts, for summaries: `8 n x 6 k x 6 u x 9 c`."""
-    return (
-        f"{len(axes.decodes)} n x {len(axes.context_tokens)} k x "
-        f"{len(axes.prefix_tokens)} u x {len(axes.chunk_tokens)} c"
-    )

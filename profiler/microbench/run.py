@@ -6,13 +6,10 @@ import gc
 import math
 import os
 import platform
-import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -20,6 +17,7 @@ import torch
 from ...engine.config import ModelConfig, resolve_model
 from ...engine.engine import DEFAULT_DTYPES
 from ...engine.facts import fingerprint, require_device
+from ...engine.provenance import checkout_commit, installed_version
 from ...tables.errors import DeviceMemoryError, UsageError
 from ...tables.ridge import METHOD, find_ridge_of_repeats
 from ..devices.torch_device import measuring_threads
@@ -120,10 +118,13 @@ def microbench(
         whole = _whole(device, model, config, dtype.itemsize, grid, rows, machine.cache_bytes, seed, skipped)
     return MicrobenchV1(
         command=command,
-        git=_commit(),
+        git=checkout_commit(),
         fingerprint=fingerprint(config, device, dtype, attention),
         machine=machine,
-        versions={"python": platform.python_version(), **{p: _version(p) for p in ("chunkfit", "torch", "triton")}},
+        versions={
+            "python": platform.python_version(),
+            **{p: installed_version(p) for p in ("chunkfit", "torch", "triton")},
+        },
         started_at=started_at,
         seconds=time.monotonic() - begun,
         ceilings=found,
@@ -227,23 +228,3 @@ def _whole(
             sizes = dict(zip(("decodes", "context_tokens", "chunk_tokens", "prefix_tokens"), batch, strict=True))
             skipped.append(SkippedV1(name="whole iteration", sizes=sizes, reason=reason))
     return whole
-
-
-def _commit() -> str | None:
-    """Of the checkout this file lies in, None for an installed package (in whosever checkout) or without git."""
-    root = Path(__file__).parents[2]
-    if not (root / ".git").exists():
-        return None
-    command = ["git", "-C", str(root), "describe", "--always", "--dirty"]
-    try:
-        found = subprocess.run(command, capture_output=True, text=True, check=False)
-    except OSError:
-        return None
-    return found.stdout.strip() or None
-
-
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None

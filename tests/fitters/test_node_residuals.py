@@ -5,10 +5,9 @@ import pytest
 
 from chunkfit.fitters.node_residuals import base_weights, corrected, ladder_weights, smoothness
 from chunkfit.fitters.rows import Rows
-from chunkfit.fitters.surfaces import node_points
 from chunkfit.tables.batch import Scene
 from chunkfit.tables.fixed_point import nearest_ticks, to_ms
-from chunkfit.tables.grid import Axes, Ladder, read_base
+from chunkfit.tables.grid import Axes, Ladder, node_points, read_base
 
 AXES = Axes((1, 4, 16), (16, 256, 2048), (0, 64, 512), (1, 8, 64, 256))
 
