@@ -9,9 +9,7 @@ fpm_forward_perf.metadata.json; without that it is unknown. The operator tables 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 from ...tables.fingerprint import Fingerprint
 from .files import json_document, parquet_records
@@ -85,19 +83,17 @@ def _fingerprint(record: Record) -> Fingerprint:
 
 
 def _aggregation(path: str) -> str:
+    """By the file beside `path`, which must be of it. Raises LogFormatError."""
     beside = Path(path).with_suffix(".metadata.json")
     if not beside.exists():
         return "unknown"
     said = json_document(str(beside))
-    expected: Mapping[str, Callable[[], Any]] = {
-        "schema_name": lambda: SCHEMA,
-        "parquet_sha256": lambda: hashlib.sha256(Path(path).read_bytes()).hexdigest(),
-    }
-    for column, value in expected.items():
-        if said.values.get(column) != value():
-            raise said.wrong(column, f"{value()}, as in {path}")
-    policy = said.text("measurement_policy")
-    return POLICIES.get(policy, "unknown")
+    if said.values.get("schema_name") != SCHEMA:
+        raise said.wrong("schema_name", SCHEMA)
+    digest = hashlib.sha256(Path(path).read_bytes()).hexdigest()
+    if said.values.get("parquet_sha256") != digest:
+        raise said.wrong("parquet_sha256", f"{digest}, which {path} has")
+    return POLICIES.get(said.text("measurement_policy"), "unknown")
 
 
 FORMAT = LogFormat(

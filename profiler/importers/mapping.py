@@ -65,10 +65,12 @@ def parse(name: str, text: str) -> Expression:
     return Expression(name, text, tuple(factors))
 
 
-def parse_number(name: str, text: str) -> int:
-    """A whole number that the user states because the log does not say it. Raises UsageError."""
-    if not re.fullmatch(r"[0-9]+", text.strip()):
-        raise UsageError(f"--map {name}={text!r}: this format has no such column; expected a whole number of tokens")
+def parse_number(name: str, text: str, least: int = 0) -> int:
+    """A whole number of `least` or more that the user states because the log does not say it. Raises UsageError."""
+    if not re.fullmatch(r"[0-9]{1,9}", text) or int(text) < least:
+        raise UsageError(
+            f"--map {name}={text!r}: this format has no column of it; expected a whole number of tokens, {least} or more"
+        )
     return int(text)
 
 

@@ -22,7 +22,8 @@ def log_format(name: str, options: ReadOptions) -> LogFormat:
     """`-` and `_` are the same. Raises UsageError for an unknown name and for options that do not fit it."""
     found = FORMATS.get(name.replace("_", "-"))
     if found is None:
-        raise UsageError(f"format {name!r} is unknown; expected one of: {', '.join(FORMATS)}")
+        known = "; ".join(f"{form}, {FORMATS[form].summary}" for form in FORMATS)
+        raise UsageError(f"format {name!r} is unknown; expected one of: {known}")
     said = set(options.mapping)
     missing, odd = set(found.must_say) - said, said - {*found.must_say, *found.may_say}
     if missing or odd:

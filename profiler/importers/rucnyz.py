@@ -52,7 +52,7 @@ def read_grid(path: str, options: ReadOptions, left_out: LeftOut) -> Imported:
 
 def read_live(path: str, options: ReadOptions, left_out: LeftOut) -> Imported:
     """Raises UsageError, LogFormatError."""
-    k, u = parse_number("k", options.mapping["k"]), parse_number("u", options.mapping["u"])
+    k, u = parse_number("k", options.mapping["k"], 1), parse_number("u", options.mapping["u"])
     calls = json_items(json_document(path), "stats")
     unread = UnreadColumns(LIVE_COLUMNS)
     samples: list[Sample] = []

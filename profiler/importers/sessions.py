@@ -60,7 +60,7 @@ def by_points(points: Points, shares: Shares, seed: int) -> tuple[NDArray[np.int
 
 
 def _cut(count: int, shares: Shares) -> NDArray[np.int64]:
-    """`count` places in order, the shares one after the other."""
-    ends = np.cumsum(shares) * count // 100
+    """`count` places in order, the shares one after the other; of few places the earlier sessions get theirs."""
+    ends = -(-np.cumsum(shares) * count // 100)
     session: NDArray[np.int64] = np.searchsorted(ends[: len(SESSIONS) - 1], np.arange(count), side="right")
     return session

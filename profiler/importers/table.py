@@ -20,6 +20,8 @@ def read(path: str, options: ReadOptions, left_out: LeftOut) -> Imported:
     if options.unit not in MS_PER_UNIT:
         raise UsageError(f"--unit {options.unit!r}: expected the unit of the latencies: {', '.join(MS_PER_UNIT)}")
     columns = {name: parse(name, text) for name, text in options.mapping.items()}
+    if not columns["latency"].columns:
+        raise UsageError(f"--map latency={columns['latency'].text!r}: expected a column")
     used = {column for expression in columns.values() for column in expression.columns}
     unread = UnreadColumns(used | set(options.where))
     found: list[tuple[float, Sample]] = []
@@ -50,7 +52,7 @@ def _sample(record: Record, columns: dict[str, Expression], ms_per_unit: float) 
 
 FORMAT = LogFormat(
     read,
-    "any CSV, JSON lines or Parquet file with a row per iteration; --map names its columns",
+    "any CSV, JSON lines or Parquet file with a row per iteration, its columns named by --map",
     split="points",
     must_say=("n", "k", "c", "u", "latency"),
     may_say=("chunks", "order"),

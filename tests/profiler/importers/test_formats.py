@@ -12,8 +12,8 @@ import pytest
 
 from chunkfit import Batch, Profile
 from chunkfit.profiler.importers.ingest import ingest
-from chunkfit.profiler.importers.registry import FORMATS
 from chunkfit.profiler.importers.samples import ReadOptions
+from chunkfit.profiler.meta import ProfileMeta
 from chunkfit.profiler.profile import concat
 from chunkfit.tables.errors import LogFormatError, UsageError
 from chunkfit.tables.fingerprint import Fingerprint
@@ -226,7 +226,7 @@ def test_what_the_log_does_not_say_the_user_may_and_nothing_else():
 @pytest.mark.parametrize(
     ("name", "said", "message"),
     [
-        ("vllm", {}, "format 'vllm' is unknown; expected one of: table, iterations"),
+        ("vllm", {}, "format 'vllm' is unknown; expected one of: table, any CSV, .*; iterations, JSON lines"),
         (
             "table",
             {"mapping": {"n": "decodes"}, "unit": "ms"},
@@ -238,7 +238,9 @@ def test_what_the_log_does_not_say_the_user_may_and_nothing_else():
         ("table", {"mapping": TABLE_MAP | {"k": "a/0"}, "unit": "ms"}, "--map k='a/0'"),
         ("rucnyz", {"mapping": {"k": "9"}}, "format rucnyz needs nothing"),
         ("rucnyz-live", {}, "needs k, u .*whole numbers that the file lacks.*found nothing"),
-        ("rucnyz-live", {"mapping": {"k": "context", "u": "0"}}, "--map k='context': this format has no such column"),
+        ("rucnyz-live", {"mapping": {"k": "context", "u": "0"}}, "--map k='context': this format has no column of it"),
+        ("rucnyz-live", {"mapping": {"k": "0", "u": "0"}}, "--map k='0': .*a whole number of tokens, 1 or more"),
+        ("table", {"mapping": TABLE_MAP | {"latency": "7"}, "unit": "ms"}, "--map latency='7': expected a column"),
         ("rucnyz", {"unit": "ms"}, "--unit ms: format rucnyz says its own unit"),
         ("rucnyz", {"where": {"a": "1"}}, "--where: format rucnyz is of one thing"),
     ],
@@ -254,6 +256,8 @@ def test_a_profile_of_a_log_says_so_and_survives_the_file(tmp_path):
     profile.save(tmp_path / "p.parquet")
     again = Profile.load(tmp_path / "p.parquet")
     assert again.meta == profile.meta
+    older = profile.meta.model_dump(exclude={"imported"})
+    assert ProfileMeta.model_validate(older).imported is None  # files that know nothing of logs stay readable
     imported = again.meta.imported
     assert (imported.format, imported.file) == ("rucnyz-live", "rucnyz-live.json")
     assert imported.sha256 == hashlib.sha256((LOGS / "rucnyz-live.json").read_bytes()).hexdigest()
@@ -266,5 +270,3 @@ def test_a_profile_of_a_log_says_so_and_survives_the_file(tmp_path):
         concat([profile, profile])
 
 
-def test_every_format_says_what_it_is():
-    assert all(form.summary and form.split in ("time", "points") for form in FORMATS.values())

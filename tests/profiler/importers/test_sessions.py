@@ -52,6 +52,8 @@ def test_the_seed_decides_the_points_and_each_scene_has_its_share():
     assert not np.array_equal(session, by_points(points, (60, 20, 20), seed=4)[0])
     assert np.bincount(session[:50]).tolist() == [30, 10, 10]
     assert np.bincount(session[50:]).tolist() == [60, 20, 20]
+    few = [by_points(points[:count], (60, 20, 20), 0)[0] for count in (1, 3, 5)]
+    assert [np.bincount(session, minlength=3).tolist() for session in few] == [[1, 0, 0], [2, 1, 0], [3, 1, 1]]
 
 
 def test_the_domain_is_what_the_log_holds():
