@@ -69,7 +69,7 @@ def parse_number(name: str, text: str, least: int = 0) -> int:
     """A whole number of `least` or more that the user states because the log does not say it. Raises UsageError."""
     if not re.fullmatch(r"[0-9]{1,9}", text) or int(text) < least:
         raise UsageError(
-            f"--map {name}={text!r}: this format has no column of it; expected a whole number of tokens, {least} or more"
+            f"--map {name}={text!r}: no column of this format; expected a whole number of tokens, {least} or more"
         )
     return int(text)
 

@@ -238,7 +238,7 @@ def test_what_the_log_does_not_say_the_user_may_and_nothing_else():
         ("table", {"mapping": TABLE_MAP | {"k": "a/0"}, "unit": "ms"}, "--map k='a/0'"),
         ("rucnyz", {"mapping": {"k": "9"}}, "format rucnyz needs nothing"),
         ("rucnyz-live", {}, "needs k, u .*whole numbers that the file lacks.*found nothing"),
-        ("rucnyz-live", {"mapping": {"k": "context", "u": "0"}}, "--map k='context': this format has no column of it"),
+        ("rucnyz-live", {"mapping": {"k": "context", "u": "0"}}, "--map k='context': no column of this format"),
         ("rucnyz-live", {"mapping": {"k": "0", "u": "0"}}, "--map k='0': .*a whole number of tokens, 1 or more"),
         ("table", {"mapping": TABLE_MAP | {"latency": "7"}, "unit": "ms"}, "--map latency='7': expected a column"),
         ("rucnyz", {"unit": "ms"}, "--unit ms: format rucnyz says its own unit"),
@@ -268,5 +268,3 @@ def test_a_profile_of_a_log_says_so_and_survives_the_file(tmp_path):
         assert "unknown" in session.sentinel.title()
     with pytest.raises(UsageError, match=r"imported from rucnyz-live.json; expected measured profiles to join"):
         concat([profile, profile])
-
-
