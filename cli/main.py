@@ -11,6 +11,7 @@ from .doctor import doctor
 from .export import export
 from .fit import fit
 from .guard import guarded
+from .ingest import ingest
 from .microbench import microbench
 from .profile import profile
 from .run import run
@@ -23,6 +24,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "doctor": doctor,
     "profile": profile,
     "microbench": microbench,
+    "ingest": ingest,
     "fit": fit,
     "validate": validate,
     "show": show,

@@ -99,6 +99,12 @@ def concat(profiles: Sequence[Profile]) -> Profile:
     if not profiles:
         raise UsageError("concat: no profiles; expected at least one")
     first = profiles[0]
+    for profile in profiles:
+        if profile.meta.imported is not None and len(profiles) > 1:
+            raise UsageError(
+                f"{profile.source}: imported from {profile.meta.imported.file}; expected measured profiles to join: "
+                "join the logs and ingest them as one"
+            )
     parts: list[Columns] = []
     id_shift = order_shift = 0
     for profile in profiles:
