@@ -14,6 +14,7 @@ import torch
 
 from ..tables.errors import DeviceUnavailableError, UsageError
 from ..tables.fingerprint import Fingerprint
+from .attention import title
 from .config import ModelConfig
 from .provenance import installed_version
 
@@ -79,7 +80,7 @@ def fingerprint(config: ModelConfig, device: str, dtype: torch.dtype, attention:
         tensor_parallel=1,
         engine=ENGINE_NAME,
         engine_version=installed_version("chunkfit"),
-        attention_backend=attention,
+        attention_backend=title(attention),
         capture_sizes=(),  # no graphs are captured
         driver=_nvml(lambda nvml: _text(nvml.nvmlSystemGetDriverVersion())) if cuda else None,
         cuda=torch.version.cuda if cuda else None,

@@ -16,6 +16,9 @@ class Backend(Protocol):
     keys and values are one layer's pool, (slots, kv_heads * head_dim). Nothing waits for the device.
     """
 
+    def problem(self, config: ModelConfig, device: torch.device, dtype: torch.dtype) -> str | None:
+        """Why it cannot run that model there, and what would do, or None when it can."""
+
     def plan(self, step: Step, config: ModelConfig, frequencies: torch.Tensor, dtype: torch.dtype) -> Any:
         """What is the same for every layer, once per iteration. frequencies: `ModelWeights.rope_frequencies`."""
 

@@ -44,6 +44,10 @@ class Plan:
     causal_mask: torch.Tensor | None  # (QUERY_BLOCK, longest chunk with prefix), aligned at its lower right
 
 
+def problem(config: ModelConfig, device: torch.device, dtype: torch.dtype) -> str | None:
+    return None
+
+
 def plan(step: Step, config: ModelConfig, frequencies: torch.Tensor, dtype: torch.dtype) -> Plan:
     """Gather indices and masks of `step`; masks are added to scores of `dtype`."""
     cos, signed_sin = rotation(step.positions, frequencies, dtype)

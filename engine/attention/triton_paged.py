@@ -39,7 +39,6 @@ class Plan:
 
 
 def problem(config: ModelConfig, device: torch.device, dtype: torch.dtype) -> str | None:
-    """Why the kernels cannot run that model there, and what would do, or None when they can."""
     if device.type != "cuda" and not knobs.runtime.interpret:
         return f"its kernels do not run on {device.type}; expected device cuda"
     if dtype not in DTYPES:

@@ -35,7 +35,8 @@ class TorchDevice:
         config = resolve_model(spec.model)
         # The domain counts tokens; each sequence may leave most of its last page empty.
         slack = page_slack(spec.domain.max_decodes + MOST_CHUNKS)
-        self._engine = Engine(config, device=device, kv_tokens=spec.domain.kv_tokens + slack, seed=spec.seed)
+        kv_tokens = spec.domain.kv_tokens + slack
+        self._engine = Engine(config, device=device, kv_tokens=kv_tokens, seed=spec.seed, attention=spec.attention)
         self._pages = np.asarray(self._engine.allocator.allocate(self._engine.kv_tokens // PAGE_SIZE), dtype=np.int64)
         self._rng = np.random.default_rng([spec.seed, *spec.session.encode()])
         self._fingerprint = fingerprint(config, device, self._engine.dtype, self._engine.attention)

@@ -49,12 +49,20 @@ class Bench:
     """
 
     def __init__(
-        self, config: ModelConfig, device: str, timer: Timer, arena_bytes: int, kv_tokens: int, seed: int = 0
+        self,
+        config: ModelConfig,
+        device: str,
+        timer: Timer,
+        arena_bytes: int,
+        kv_tokens: int,
+        seed: int = 0,
+        attention: str | None = None,
     ) -> None:
         self.config = config
         self.timer = timer
         # The engine's own pool, filled with random values; one layer of it, since a layer is what is timed.
-        self.engine = Engine(replace(config, layers=1), device=device, kv_tokens=kv_tokens, seed=seed)
+        one_layer = replace(config, layers=1)
+        self.engine = Engine(one_layer, device=device, kv_tokens=kv_tokens, seed=seed, attention=attention)
         self.item = self.engine.dtype.itemsize
         self._rng = np.random.default_rng(seed)
         self._pages = self._rng.permutation(self.engine.allocator.pages)
