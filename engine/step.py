@@ -61,12 +61,21 @@ class ChunkRows:
 
 
 @dataclass(frozen=True, slots=True)
+class HostStep:
+    """What `Step` says of its sequences under the same names, on the host: for libraries that plan there."""
+
+    lengths: NDArray[np.int64]
+    first_rows: NDArray[np.int64]
+    page_starts: NDArray[np.int64]
+    pages: NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
 class Step:
     """One forward pass on its device; all tensors are int64 views of one buffer.
 
     lengths, first_rows and page_starts say of all sequences, in the order of their rows, what `decodes` and
-    `chunks` say of each: kernels that take every decode (or chunk) at once read these. sequences says the same on
-    the host, for libraries that plan there.
+    `chunks` say of each: kernels that take every decode (or chunk) at once read these.
     """
 
     token_ids: torch.Tensor  # (tokens,)
@@ -79,7 +88,7 @@ class Step:
     pages: torch.Tensor  # block tables one after the other
     decodes: tuple[DecodeGroup, ...]
     chunks: tuple[ChunkRows, ...]
-    sequences: tuple[SequenceWork, ...]
+    host: HostStep
 
 
 def build_step(
@@ -145,8 +154,8 @@ def build_step(
         np.concatenate([*page_starts, np.array(ends[len(groups) : -1], dtype=np.int64)]),
         np.concatenate(flat),
     ]
-    token_view, position_view, slot_view, sample_view, length_view, row_view, start_view, page_view = send(
-        parts, device, np.int64
+    token_view, position_view, slot_view, sample_view, length_view, row_view, start_view, page_view = _send(
+        parts, device
     )
     table_views = [page_view[first:last] for first, last in pairwise(ends)]
     return Step(
@@ -166,7 +175,7 @@ def build_step(
             ChunkRows(int(row), len(work.token_ids), work.start + len(work.token_ids), table)
             for row, work, table in zip(first_rows[:-1], chunks, table_views[len(groups) :], strict=True)
         ),
-        (*ordered, *chunks),
+        HostStep(*parts[4:]),
     )
 
 
@@ -199,11 +208,9 @@ def _padded_table(works: Sequence[SequenceWork]) -> NDArray[np.int64]:
     return table
 
 
-def send(
-    parts: Sequence[NDArray[np.int64]], device: torch.device, dtype: type[np.int32 | np.int64]
-) -> tuple[torch.Tensor, ...]:
-    """The parts as views of one buffer of `dtype` on the device, without waiting for it."""
-    buffer = torch.from_numpy(np.concatenate(parts, dtype=dtype, casting="same_kind"))
+def _send(parts: Sequence[NDArray[np.int64]], device: torch.device) -> tuple[torch.Tensor, ...]:
+    """The parts as views of one buffer on the device."""
+    buffer = torch.from_numpy(np.concatenate(parts, dtype=np.int64))
     if device.type == "cuda":
         buffer = buffer.pin_memory()
     return torch.split(buffer.to(device, non_blocking=True), [len(part) for part in parts])

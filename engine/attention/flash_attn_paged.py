@@ -10,40 +10,41 @@ The widths of the block tables and the longest chunk are arguments on the host: 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from ..config import ModelConfig
-from ..kv_cache import PAGE_SIZE, pages_for
-from ..step import SequenceWork, Step, send
+from ..kv_cache import PAGE_SIZE
+from ..step import Step
 from . import triton_paged
+from .host_plan import Part, parts_of, pinned
 from .library import LIBRARIES
 from .triton_paged import add_norm as add_norm
 from .triton_paged import silu_mul as silu_mul
 
+# The widths of block tables are arguments on the host.
+CAPTURES_DECODES = False
 DTYPES = (torch.float16, torch.bfloat16)
 HOPPER = 9
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
-    """All decodes or all chunks of the pass, int32 on the device."""
+class _Call:
+    """For all decodes or all chunks, int32 on the device."""
 
     rows: slice
+    first_rows: torch.Tensor  # (sequences + 1,) from the first of `rows`
     lengths: torch.Tensor  # (sequences,) with the new tokens
-    first_rows: torch.Tensor  # (sequences + 1,) from the first row of the part
-    block_table: torch.Tensor  # (sequences, pages of the longest)
+    block_tables: torch.Tensor  # (sequences, pages of the longest)
     longest: int  # most new tokens of a sequence
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     shared: triton_paged.Plan
-    parts: tuple[_Part, ...]
+    calls: tuple[_Call, ...]
 
 
 def problem(config: ModelConfig, device: torch.device, dtype: torch.dtype) -> str | None:
@@ -58,16 +59,9 @@ def problem(config: ModelConfig, device: torch.device, dtype: torch.dtype) -> st
 
 
 def plan(step: Step, config: ModelConfig, frequencies: torch.Tensor, dtype: torch.dtype) -> Plan:
-    decodes = len(step.sequences) - len(step.chunks)
-    parts = (slice(0, decodes), slice(decodes, len(step.sequences)))
-    return Plan(
-        triton_paged.plan(step, config, frequencies, dtype),
-        tuple(
-            _part(step.sequences[part], first_row, step.positions.device)
-            for part, first_row in zip(parts, (0, decodes), strict=True)
-            if step.sequences[part]
-        ),
-    )
+    device = step.positions.device
+    calls = tuple(_call(part, device) for part in parts_of(step) if part is not None)
+    return Plan(triton_paged.plan(step, config, frequencies, dtype), calls)
 
 
 def rotate_and_write(
@@ -83,30 +77,26 @@ def attend(queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, plan
         LIBRARIES["flash_attn"]
         .load()
         .flash_attn_with_kvcache(
-            queries[part.rows],
+            queries[call.rows],
             keys.view(paged),
             values.view(paged),
-            cache_seqlens=part.lengths,
-            page_table=part.block_table,
-            cu_seqlens_q=part.first_rows,
-            max_seqlen_q=part.longest,
+            cache_seqlens=call.lengths,
+            page_table=call.block_tables,
+            cu_seqlens_q=call.first_rows,
+            max_seqlen_q=call.longest,
             causal=True,
         )
-        for part in plan.parts
+        for call in plan.calls
     ]
     return attended[0] if len(attended) == 1 else torch.cat(attended)
 
 
-def _part(sequences: Sequence[SequenceWork], first_row: int, device: torch.device) -> _Part:
-    tokens = [len(work.token_ids) for work in sequences]
-    lengths = [work.start + count for work, count in zip(sequences, tokens, strict=True)]
-    # What lies past a shorter sequence is never read.
-    table = np.zeros((len(sequences), pages_for(max(lengths))), dtype=np.int64)
-    for row, work, length in zip(table, sequences, lengths, strict=True):
-        used = pages_for(length)
-        row[:used] = work.pages[:used]
-    parts: list[NDArray[np.int64]] = [np.array(lengths), np.cumsum([0, *tokens]), table.reshape(-1)]
-    length_view, row_view, table_view = send(parts, device, np.int32)
-    return _Part(
-        slice(first_row, first_row + sum(tokens)), length_view, row_view, table_view.view(table.shape), max(tokens)
-    )
+def _call(part: Part, device: torch.device) -> _Call:
+    # What lies past the end of a shorter table is never read.
+    tables = np.zeros((len(part.tables), max(map(len, part.tables))), dtype=np.int64)
+    for row, table in zip(tables, part.tables, strict=True):
+        row[: len(table)] = table
+    parts = part.first_rows, part.lengths, tables.reshape(-1)
+    buffer = pinned(np.concatenate(parts), device).to(device, non_blocking=True)
+    first_rows, lengths, flat = torch.split(buffer, [len(array) for array in parts])
+    return _Call(part.rows, first_rows, lengths, flat.view(tables.shape), int(np.diff(part.first_rows).max()))

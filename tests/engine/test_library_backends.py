@@ -45,10 +45,6 @@ def batch(decodes, chunks):
     return [work(context - 1, 1) for context in decodes], [work(*chunk) for chunk in chunks]
 
 
-def step_of(decodes, chunks):
-    return build_step(*batch(decodes, chunks), vocab_size=8, pages=PAGES, device=CPU)
-
-
 # Groups of decodes that the engine pads by themselves; whole last pages, and last pages of one token.
 MIXED = ([20, 400, 1, 352, 33], [(0, 1), (21, 30), (48, 16), (15, 40)])
 
@@ -57,7 +53,9 @@ MIXED = ([20, 400, 1, 352, 33], [(0, 1), (21, 30), (48, 16), (15, 40)])
 @pytest.mark.parametrize(("decodes", "chunks"), [MIXED, (MIXED[0], []), ([], MIXED[1]), ([16], [(0, 17)])])
 def test_attention_is_the_reference_s(backend, heads, decodes, chunks):
     config = replace(LLAMA, heads=heads[0], kv_heads=heads[1], head_dim=64)
-    step = step_of(decodes, chunks)
+    decode_works, chunk_works = batch(decodes, chunks)
+    works = [*decode_works, *chunk_works]
+    step = build_step(decode_works, chunk_works, vocab_size=8, pages=PAGES, device=CPU)
     generator = torch.Generator().manual_seed(0)
 
     def normal(*shape):
@@ -65,7 +63,7 @@ def test_attention_is_the_reference_s(backend, heads, decodes, chunks):
 
     keys, values = (normal(PAGES * 16, config.kv_size) for _ in range(2))
     unread = torch.ones(PAGES * 16, dtype=torch.bool)
-    for work in step.sequences:
+    for work in works:
         at = torch.arange(work.start + len(work.token_ids))
         unread[torch.tensor(work.pages)[at // 16] * 16 + at % 16] = False
     for pool in (keys, values):
@@ -116,16 +114,16 @@ def test_a_plan_keeps_its_wrappers_until_it_is_gone(monkeypatch):
     backend = attention.BACKENDS["flashinfer"]()
     config = replace(LLAMA, heads=4, kv_heads=2, head_dim=64)
 
-    def planned(decodes):
-        return backend.plan(step_of(decodes, []), config, FREQUENCIES, torch.float64)
+    def planned(contexts):
+        step = build_step(*batch(contexts, []), vocab_size=8, pages=PAGES, device=CPU)
+        return backend.plan(step, config, FREQUENCIES, torch.float64)
 
     first, second = planned([5, 6]), planned([7])
-    assert first.decode is not second.decode
-    assert (len(first.decode.last), len(second.decode.last)) == (2, 1)
-    kept = first.decode
+    kept, other = first.runs[0][1], second.runs[0][1]
+    assert (len(kept.last), len(other.last)) == (2, 1)
     del first
     gc.collect()
-    assert planned([8]).decode is kept
+    assert planned([8]).runs[0][1] is kept
     assert decode.made == 2
 
 
