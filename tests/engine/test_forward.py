@@ -195,7 +195,7 @@ def test_one_token_at_a_time_equals_the_whole_prompt(member):
 def test_mixed_batch_equals_its_parts_alone(member, options, monkeypatch):
     machine = engine(config(member=member))
     for name, value in options.items():
-        monkeypatch.setattr(torch_ops if name == "QUERY_BLOCK" else step, name, value)
+        monkeypatch.setattr(torch_ops if name == "QUERY_BLOCK" else host_step, name, value)
     # Contexts of one group, of neighbouring groups, in no order; prefixes inside and at the end of a page.
     decodes, chunks = [], []
     for seed, length in enumerate((70, 700, 17, 64, 650)):
