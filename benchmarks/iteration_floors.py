@@ -8,7 +8,7 @@ matrix rate. Both ceilings are those of `chunkfit microbench`, measured here fir
 as nothing.
 
 Times are of whole iterations as a sweep measures them: host wall clock from call to tokens on the host. low and high
-are quartiles. With CUDA graphs and without, where the engine has them.
+are quartiles. On a GPU with CUDA graphs and without; a batch larger than what is captured runs eagerly in either.
 
 Run: python benchmarks/iteration_floors.py [--device auto] [--model llama-3-8b] [--quick] [--out FOLDER]
 """
@@ -16,6 +16,7 @@ Run: python benchmarks/iteration_floors.py [--device auto] [--model llama-3-8b] 
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 from pathlib import Path
 
@@ -26,6 +27,7 @@ from report import Row, reported
 from chunkfit.engine.config import ModelConfig, resolve_model
 from chunkfit.engine.engine import DEFAULT_DTYPES
 from chunkfit.engine.facts import require_device
+from chunkfit.engine.graphs.capture import CAPTURES
 from chunkfit.profiler.devices import resolve_device
 from chunkfit.profiler.devices.torch_device import TorchDevice, measuring_threads
 from chunkfit.profiler.microbench import ceilings
@@ -124,9 +126,13 @@ def main() -> None:
         if gpu is not None:
             torch.cuda.empty_cache()
         points = POINTS[device.type, arguments.quick]
-        engine = open_engine(device.type, model, points, 0)
-        for point in points:
-            rows += iteration_rows(engine, config, item, point, (bandwidth, rate), 20 if arguments.quick else 100)
+        for graphs in (True, False) if device.type in CAPTURES else (False,):
+            engine = open_engine(device.type, model, points, 0, graphs=graphs)
+            for point in points:
+                repeats = 20 if arguments.quick or point[2] else 100  # a chunk takes far longer
+                rows += iteration_rows(engine, config, item, point, (bandwidth, rate), repeats)
+            del engine
+            gc.collect()  # the next one needs the room
 
 
 if __name__ == "__main__":

@@ -63,7 +63,9 @@ def machine_facts() -> MachineFacts:
     )
 
 
-def fingerprint(config: ModelConfig, device: str, dtype: torch.dtype, attention: str) -> Fingerprint:
+def fingerprint(
+    config: ModelConfig, device: str, dtype: torch.dtype, attention: str, capture_sizes: tuple[int, ...]
+) -> Fingerprint:
     """On what a profile taken now with this engine is measured. Raises as `require_device`."""
     target = require_device(device)
     cuda = target.type == "cuda"
@@ -81,7 +83,7 @@ def fingerprint(config: ModelConfig, device: str, dtype: torch.dtype, attention:
         engine=ENGINE_NAME,
         engine_version=installed_version("chunkfit"),
         attention_backend=title(attention),
-        capture_sizes=(),  # no graphs are captured
+        capture_sizes=capture_sizes,
         driver=_nvml(lambda nvml: _text(nvml.nvmlSystemGetDriverVersion())) if cuda else None,
         cuda=torch.version.cuda if cuda else None,
         torch=torch.__version__,

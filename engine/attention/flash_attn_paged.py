@@ -3,7 +3,7 @@
 Written against flash_attn_3 3.0.0b1 (the hopper folder of flash-attn 2.8.3.post2). Its paged call takes pages of any
 size, on Hopper. FlashAttention 2 (flash-attn) takes pages of a multiple of 256 tokens only, which a pool of smaller
 ones cannot give without copying the keys, so it is refused. Decodes and chunks are two calls in a layer; the call has
-no place for its results, so those of a mixed batch are copied together.
+no place for its results, so they are copied.
 
 The widths of the block tables and the longest chunk are arguments on the host: a captured graph would keep them.
 """
@@ -70,25 +70,24 @@ def rotate_and_write(
     return triton_paged.rotate_and_write(queries_keys, new_values, keys, values, plan.shared)
 
 
-def attend(queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, plan: Plan) -> torch.Tensor:
+def attend(queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, plan: Plan, out: torch.Tensor) -> None:
     head_dim = queries.shape[2]
     paged = (-1, PAGE_SIZE, keys.shape[1] // head_dim, head_dim)
-    attended = [
-        LIBRARIES["flash_attn"]
-        .load()
-        .flash_attn_with_kvcache(
-            queries[call.rows],
-            keys.view(paged),
-            values.view(paged),
-            cache_seqlens=call.lengths,
-            page_table=call.block_tables,
-            cu_seqlens_q=call.first_rows,
-            max_seqlen_q=call.longest,
-            causal=True,
+    for call in plan.calls:
+        out[call.rows] = (
+            LIBRARIES["flash_attn"]
+            .load()
+            .flash_attn_with_kvcache(
+                queries[call.rows],
+                keys.view(paged),
+                values.view(paged),
+                cache_seqlens=call.lengths,
+                page_table=call.block_tables,
+                cu_seqlens_q=call.first_rows,
+                max_seqlen_q=call.longest,
+                causal=True,
+            )
         )
-        for call in plan.calls
-    ]
-    return attended[0] if len(attended) == 1 else torch.cat(attended)
 
 
 def _call(part: Part, device: torch.device) -> _Call:

@@ -91,12 +91,11 @@ def rotate_and_write(
     return triton_paged.rotate_and_write(queries_keys, new_values, keys, values, plan.shared)
 
 
-def attend(queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, plan: Plan) -> torch.Tensor:
-    out, head_dim = queries.new_empty(queries.shape), queries.shape[2]
+def attend(queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, plan: Plan, out: torch.Tensor) -> None:
+    head_dim = queries.shape[2]
     paged = (-1, PAGE_SIZE, keys.shape[1] // head_dim, head_dim)
     for rows, wrapper in plan.runs:
         wrapper.run(queries[rows], (keys.view(paged), values.view(paged)), out=out[rows])
-    return out
 
 
 def _paged(part: Part, device: torch.device) -> tuple[torch.Tensor, ...]:

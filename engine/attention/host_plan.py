@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from ..host_step import HostStep
 from ..kv_cache import pages_for
 from ..step import Step
 
@@ -24,9 +25,12 @@ class Part:
 
 def parts_of(step: Step) -> tuple[Part | None, Part | None]:
     """The decodes and the chunks, None for what the batch has none of. Nothing is fetched from the device."""
-    sequences = len(step.host.lengths)
-    decodes = sequences - len(step.chunks)
-    return _part(step, 0, decodes), _part(step, decodes, sequences)
+    host = step.host
+    if host is None:
+        return None, None
+    sequences = len(host.lengths)
+    decodes = sequences - len(host.chunks)
+    return _part(host, 0, decodes), _part(host, decodes, sequences)
 
 
 def pinned(values: NDArray[np.int64], device: torch.device) -> torch.Tensor:
@@ -35,10 +39,9 @@ def pinned(values: NDArray[np.int64], device: torch.device) -> torch.Tensor:
     return tensor.pin_memory() if device.type == "cuda" else tensor
 
 
-def _part(step: Step, first: int, end: int) -> Part | None:
+def _part(host: HostStep, first: int, end: int) -> Part | None:
     if first == end:
         return None
-    host = step.host
     rows, lengths = host.first_rows[first : end + 1], host.lengths[first:end]
     tables = tuple(
         host.pages[start : start + pages_for(length)]

@@ -17,6 +17,8 @@ import torch
 from ...engine.config import ModelConfig, resolve_model
 from ...engine.engine import DEFAULT_DTYPES
 from ...engine.facts import fingerprint, require_device
+from ...engine.graphs.capture import CAPTURES
+from ...engine.graphs.sizes import CAPTURE_SIZES
 from ...engine.provenance import checkout_commit, installed_version
 from ...tables.errors import DeviceMemoryError, UsageError
 from ...tables.ridge import METHOD, find_ridge_of_repeats
@@ -120,7 +122,7 @@ def microbench(
     return MicrobenchV1(
         command=command,
         git=checkout_commit(),
-        fingerprint=fingerprint(config, device, dtype, attention),
+        fingerprint=fingerprint(config, device, dtype, attention, CAPTURE_SIZES if target.type in CAPTURES else ()),
         machine=machine,
         versions={
             "python": platform.python_version(),

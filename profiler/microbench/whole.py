@@ -22,7 +22,12 @@ WARMUPS = 5
 
 
 def open_engine(
-    device: str, model: str, batches: Sequence[Point], seed: int, attention: str | None = None
+    device: str,
+    model: str,
+    batches: Sequence[Point],
+    seed: int,
+    attention: str | None = None,
+    graphs: bool = True,
 ) -> TorchDevice:
     """An engine with room for each of `batches`, as a sweep would measure it. Raises as `open_device`."""
     kv_tokens = max(n * k + c + u for n, k, c, u in batches)
@@ -35,7 +40,7 @@ def open_engine(
         kv_tokens=kv_tokens,
         context_length=kv_tokens,
     )
-    return TorchDevice(device, DeviceSpec(model, domain, seed, "microbench", attention))
+    return TorchDevice(device, DeviceSpec(model, domain, seed, "microbench", attention, graphs=graphs))
 
 
 def measure_whole(

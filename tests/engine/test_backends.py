@@ -11,7 +11,7 @@ import torch
 from chunkfit.engine import PRESETS, Engine, SequenceWork, attention
 from chunkfit.engine.attention import library
 from chunkfit.engine.kv_cache import allocate_kv_cache
-from chunkfit.engine.model import forward, random_weights
+from chunkfit.engine.model import Decoder, random_weights
 from chunkfit.engine.step import build_step
 from chunkfit.tables.errors import DeviceUnavailableError, UsageError
 
@@ -90,7 +90,7 @@ def passed(config, decodes, chunks):
         weights = random_weights(config, meta, torch.bfloat16, torch.Generator())
         cache = allocate_kv_cache(config, 1 << 14, meta, torch.bfloat16, None)
         step = build_step(decodes, chunks, vocab_size=config.vocab_size, pages=1 << 14, device=meta)
-        return forward(config, weights, cache, step, backend)
+        return Decoder(config, weights, cache, backend).forward(step)
 
 
 def decode(context):

@@ -10,12 +10,15 @@ import pytest
 import torch
 from support import fake_attention
 from support.fake_cuda import CUDA, fake_cuda
+from support.fake_graphs import FakeCapture
 
-from chunkfit.engine import PRESETS, SequenceWork, attention
+from chunkfit.engine import PRESETS, Engine, SequenceWork, attention
 from chunkfit.engine.attention import library, torch_ops
 from chunkfit.engine.facts import fingerprint
+from chunkfit.engine.graphs import captured
+from chunkfit.engine.graphs.capture import CAPTURES
 from chunkfit.engine.kv_cache import allocate_kv_cache, pages_for
-from chunkfit.engine.model import forward, random_weights
+from chunkfit.engine.model import Decoder, random_weights
 from chunkfit.engine.step import build_step
 from chunkfit.tables.errors import DeviceUnavailableError, UsageError
 
@@ -70,10 +73,41 @@ def test_attention_is_the_reference_s(backend, heads, decodes, chunks):
         pool[unread] = math.nan
     # Rows lie apart, as they do in the product that makes queries, keys and values together.
     queries = normal(len(step.positions), sum(heads) + heads[1], 64)[:, : heads[0]]
-    expected = torch_ops.attend(queries, keys, values, torch_ops.plan(step, config, FREQUENCIES, torch.float64))
-    module = attention.BACKENDS[backend]()
-    found = module.attend(queries, keys, values, module.plan(step, config, FREQUENCIES, torch.float64))
+    found, expected = (queries.new_full(queries.shape, math.nan) for _ in range(2))
+    for module, out in ((attention.BACKENDS[backend](), found), (torch_ops, expected)):
+        module.attend(queries, keys, values, module.plan(step, config, FREQUENCIES, torch.float64), out)
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
+
+
+@pytest.fixture
+def exact(backend, monkeypatch):
+    """The backend in float64 on a CPU: all but attention by torch's operations instead of Triton's kernels."""
+    from chunkfit.engine.attention import triton_paged
+
+    module = attention.BACKENDS[backend]()
+    for name in ("add_norm", "silu_mul"):
+        monkeypatch.setattr(module, name, getattr(torch_ops, name))
+    for name in ("plan", "rotate_and_write", "problem"):
+        monkeypatch.setattr(triton_paged, name, getattr(torch_ops, name))
+    monkeypatch.setattr(module, "DTYPES", (torch.float64,))
+    return backend
+
+
+@pytest.mark.parametrize("capturing", [False, True])
+def test_logits_are_the_reference_s(exact, capturing, monkeypatch):
+    """Captured: the pieces between two calls of attention, padded, and attention on what the batch is."""
+    if capturing:
+        monkeypatch.setitem(CAPTURES, "cpu", FakeCapture)
+        monkeypatch.setattr(captured, "CAPTURE_SIZES", (4, 128))
+    shape = replace(PRESETS["tiny"], head_dim=64, layers=2)
+    engines = [
+        Engine(shape, device="cpu", dtype=torch.float64, kv_tokens=PAGES * 16, attention=name, graphs=graphs)
+        for name, graphs in ((exact, True), ("torch", False))
+    ]
+    assert bool(engines[0].capture_sizes) == capturing
+    for decodes, chunks in (MIXED, ([20, 400, 1], []), ([], [(21, 30)])):
+        found, expected = (engine.logits(*batch(decodes, chunks)) for engine in engines)
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-10)
 
 
 def test_a_pass_stays_on_the_gpu_and_waits_for_nothing(backend, monkeypatch):
@@ -100,7 +134,7 @@ def test_a_pass_stays_on_the_gpu_and_waits_for_nothing(backend, monkeypatch):
         weights = random_weights(config, CUDA, torch.bfloat16, torch.Generator())
         cache = allocate_kv_cache(config, PAGES, CUDA, torch.bfloat16, None)
         step = build_step(*works, vocab_size=8, pages=PAGES, device=CUDA)
-        logits = forward(config, weights, cache, step, attention.BACKENDS[backend]())
+        logits = Decoder(config, weights, cache, attention.BACKENDS[backend]()).forward(step)
         assert (logits.shape, logits.device) == ((9, config.vocab_size), CUDA)
     assert len(given) == 2 * config.layers  # decodes and chunks
     assert {device for devices in given for device in devices} == {CUDA}
@@ -190,5 +224,5 @@ def test_flash_attention_3_is_for_hopper(monkeypatch):
 
 def test_the_fingerprint_names_the_library_s_version(backend):
     version = fake_attention.VERSIONS[MODULES[backend]]
-    found = fingerprint(PRESETS["tiny"], "cpu", torch.float32, backend)
+    found = fingerprint(PRESETS["tiny"], "cpu", torch.float32, backend, ())
     assert found.attention_backend == f"{backend} {version}"

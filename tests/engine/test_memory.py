@@ -12,7 +12,7 @@ from chunkfit.engine.attention import torch_ops
 from chunkfit.engine.config import MOST_CHUNKS
 from chunkfit.engine.kv_cache import PAGE_SIZE, allocate_kv_cache, pages_for
 from chunkfit.engine.memory import LargestBatch, MemoryPlan, activation_bytes, largest_batch, page_slack
-from chunkfit.engine.model import forward, random_weights
+from chunkfit.engine.model import Decoder, random_weights
 from chunkfit.engine.step import build_step
 from chunkfit.tables.errors import DeviceUnavailableError
 
@@ -38,7 +38,7 @@ def held_by_a_pass(config, batch):
                 pages=pages,
                 device=META,
             )
-            forward(config, weights, cache, step, torch_ops).argmax(dim=-1)
+            Decoder(config, weights, cache, torch_ops).forward(step).argmax(dim=-1)
     return memory.peak
 
 
@@ -70,7 +70,7 @@ def test_what_is_counted():
 
 def test_what_is_left_is_taken_whole():
     plan = MemoryPlan(PRESETS["llama-3-8b"], "cuda", 2, 80 * GIB)
-    taken = plan.reserve + plan.weights + plan.activations + plan.kv_tokens() * plan.kv_token
+    taken = plan.reserve + plan.weights + plan.activations + plan.graphs + plan.pool(plan.kv_tokens())
     assert 0 <= 80 * GIB - taken < PAGE_SIZE * plan.kv_token
 
 
@@ -79,8 +79,8 @@ def test_nothing_left_is_refused_with_the_arithmetic():
         MemoryPlan(PRESETS["llama-3-8b"], "cuda", 2, 16 * GIB).kv_tokens()
     message = str(caught.value)
     assert "16.00 GiB free - 1.60 GiB reserve (10%) - weights 14.96 GiB (8,030,261,248 parameters x 2" in message
-    assert "(256 decodes and a chunk of 8,192 tokens) = -2" in message
-    assert "room for 0 KV tokens x 131,072 bytes; expected at least 16: free memory" in message
+    assert "(256 decodes and a chunk of 8,192 tokens) - graphs 0.45 GiB = -2" in message
+    assert "room for 0 KV tokens x 131,072 bytes and a page of padding; expected at least 16: free memory" in message
 
 
 def test_an_engine_takes_what_is_free(monkeypatch):
@@ -89,8 +89,8 @@ def test_an_engine_takes_what_is_free(monkeypatch):
     free = 2 * (plan.weights + plan.activations + 1000 * plan.kv_token)  # half of it is the reserve
     monkeypatch.setattr(engine_module, "memory_bytes", lambda _: (free, free))
     engine = Engine(config, device="cpu")
-    assert engine.kv_tokens == 992
-    assert engine.cache.keys.nbytes + engine.cache.values.nbytes == 992 * plan.kv_token
+    assert engine.kv_tokens == 976  # and a page for padding
+    assert engine.cache.keys.nbytes + engine.cache.values.nbytes == 992 * plan.kv_token == plan.pool(976)
     less = free - 2 * 1000 * plan.kv_token
     monkeypatch.setattr(engine_module, "memory_bytes", lambda _: (less, less))
     with pytest.raises(DeviceUnavailableError, match=r"reserve \(50%\) - weights .* = 0.00 GiB: room for 0 KV tokens"):
