@@ -60,7 +60,8 @@ def choose(name: str | None, config: ModelConfig, device: torch.device, dtype: t
     if name is None:
         wanted = device.type == "cuda" and absence("triton") is None
         return "triton" if wanted and BACKENDS["triton"]().problem(config, device, dtype) is None else "torch"
-    require_known(name)
+    if name not in BACKENDS:
+        raise UsageError(f"attention {name!r}: no backend of that name; expected one of {', '.join(BACKENDS)}")
     missing = absence(name)
     if missing is not None:
         raise DeviceUnavailableError(f"attention {name!r}: {missing}, or use attention 'torch'")
@@ -68,12 +69,6 @@ def choose(name: str | None, config: ModelConfig, device: torch.device, dtype: t
     if problem is not None:
         raise UsageError(f"attention {name!r}: {problem}; or use attention 'torch'")
     return name
-
-
-def require_known(name: str) -> None:
-    """Raises UsageError for a name that is no backend's."""
-    if name not in BACKENDS:
-        raise UsageError(f"attention {name!r}: no backend of that name; expected one of {', '.join(BACKENDS)}")
 
 
 def absence(name: str) -> str | None:
@@ -87,8 +82,7 @@ def absence(name: str) -> str | None:
 
 def title(name: str) -> str:
     """How a fingerprint names a backend: with the version of its library. (Those of torch and triton have fields.)"""
-    library = None if name in ("torch", "triton") else LIBRARIES[name]
-    return name if library is None else f"{name} {library.version}"
+    return name if name in ("torch", "triton") else f"{name} {LIBRARIES[name].version}"
 
 
 def usable(config: ModelConfig, device: torch.device, dtype: torch.dtype) -> dict[str, str | None]:

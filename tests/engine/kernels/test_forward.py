@@ -105,7 +105,10 @@ def test_attention_by_a_library(name, library, backend, monkeypatch):
         fake_attention.install(monkeypatch, library)
     if INTERPRETED:
         monkeypatch.setattr(backend, "DTYPES", (DTYPE,))
-    engines = pair(replace(QWEN, head_dim=64), name)
+    shape = replace(QWEN, head_dim=64)
+    if (problem := backend.problem(shape, torch.device(DEVICE), DTYPE)) is not None:
+        pytest.skip(problem)
+    engines = pair(shape, name)
     batch = works([20, 400, 0, 350, 31, 0, 21, 48], [1, 1, 1, 1, 1, 1, 30, 40])
     found, expected = (engine.logits(batch[:5], batch[5:]).double().cpu() for engine in engines)
     torch.testing.assert_close(found, expected, rtol=0, atol=TOLERANCE)
