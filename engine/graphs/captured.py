@@ -25,9 +25,11 @@ class CapturedPasses:
 
     def __init__(self, decoder: Decoder, pages: int, longest: int, capture: Capture) -> None:
         self._dummy_page = pages
+        self._sizes = CAPTURE_SIZES
+        self._decode_sizes = DECODE_SIZES if decoder.backend.CAPTURES_DECODES else ()
         self._pieces: dict[int, Pieces] = {}
         self._decodes: dict[int, DecodeGraph] = {}
-        embedding, largest = decoder.weights.embedding, CAPTURE_SIZES[-1]
+        embedding, largest = decoder.weights.embedding, self._sizes[-1]
         device, dtype = embedding.device, embedding.dtype
         # Block tables of a group of decodes are padded, by a third or by 9 pages a decode at the most. More entries
         # than this mean that sequences share pages.
@@ -35,19 +37,18 @@ class CapturedPasses:
         handover = Handover.allocate(decoder.config, largest, device, dtype)
         with torch.inference_mode():
             self._compile_attention(decoder)
-            whole = decoder.backend.CAPTURES_DECODES
-            logits = embedding.new_empty((DECODE_SIZES[-1] if whole else 0, decoder.config.vocab_size))
-            for size in reversed(CAPTURE_SIZES):
+            logits = embedding.new_empty((max(self._decode_sizes, default=0), decoder.config.vocab_size))
+            for size in reversed(self._sizes):
                 self._static.load(pad_rows(NOTHING, size, pages))
                 self._pieces[size] = capture_pieces(decoder, self._static, size, handover, capture)
-                if whole and size in DECODE_SIZES:
+                if size in self._decode_sizes:
                     self._static.load(pad_decodes(NOTHING, size, pages))
                     self._decodes[size] = capture_decodes(decoder, self._static, size, longest, logits, capture)
 
     def run(self, batch: HostStep) -> torch.Tensor | None:
         """Logits (sequences, vocab) of `batch`, overwritten by the next call; None where nothing captured holds it."""
         tokens = len(batch.token_ids)
-        size = None if batch.chunks else bucket_for(tokens, tuple(sorted(self._decodes)))
+        size = None if batch.chunks else bucket_for(tokens, self._decode_sizes)
         if size is not None:
             padded = pad_decodes(batch, size, self._dummy_page)
             if not self._static.holds(padded):
@@ -56,7 +57,7 @@ class CapturedPasses:
             graph = self._decodes[size]
             graph.replay()
             return graph.logits[:tokens]
-        size = bucket_for(tokens, CAPTURE_SIZES)
+        size = bucket_for(tokens, self._sizes)
         if size is None:
             return None
         padded = pad_rows(batch, size, self._dummy_page)

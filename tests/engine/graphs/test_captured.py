@@ -3,9 +3,9 @@
 import math
 from dataclasses import replace
 
-import numpy as np
 import pytest
 import torch
+from support import sequences
 from support.fake_graphs import FakeCapture
 
 from chunkfit.engine import Engine, ModelConfig, SequenceWork
@@ -13,7 +13,7 @@ from chunkfit.engine.graphs import captured
 from chunkfit.engine.graphs.capture import CAPTURES
 from chunkfit.engine.graphs.piecewise import Pieces
 from chunkfit.engine.graphs.sizes import CAPTURE_SIZES, DECODE_SIZES
-from chunkfit.engine.kv_cache import PAGE_SIZE, pages_for
+from chunkfit.engine.kv_cache import PAGE_SIZE
 from chunkfit.engine.model import Decoder
 from chunkfit.tables.errors import DeviceUnavailableError, UsageError
 
@@ -56,21 +56,8 @@ def engines():
     return build(True)[0], build(False)[0]
 
 
-def works(starts, counts, seed=0):
-    """Sequences on pages in no order, random tokens."""
-    rng = np.random.default_rng(seed)
-    pages = rng.permutation(KV_TOKENS // PAGE_SIZE).tolist()
-    made = []
-    for start, count in zip(starts, counts, strict=True):
-        table = [pages.pop() for _ in range(pages_for(start + count))]
-        made.append(SequenceWork(rng.integers(0, SHAPE.vocab_size, count).tolist(), start, table))
-    return made
-
-
 def batch(decodes, chunks, seed=0):
-    """Contexts of decodes, (prefix, tokens) of chunks -> what an engine takes."""
-    made = works([*decodes, *(u for u, _ in chunks)], [1] * len(decodes) + [c for _, c in chunks], seed)
-    return made[: len(decodes)], made[len(decodes) :]
+    return sequences.batch(decodes, chunks, vocab_size=SHAPE.vocab_size, pages=KV_TOKENS // PAGE_SIZE, seed=seed)
 
 
 def some_decodes(count, longest=40):
