@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .output import JsonFlag, emit
-from .profile import Model
+from .profile import Attention, Model
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -22,6 +22,7 @@ def microbench(
     out: Annotated[Path, typer.Option(help="Results file to write (JSON).")] = Path("microbench.json"),
     device: Annotated[str, typer.Option(help="auto, cuda or cpu.")] = "auto",
     model: Model = None,
+    attention: Attention = None,
     minutes: Annotated[
         float | None,
         typer.Option(help="Time budget. Default: 3, with --quick a half.", show_default=False),
@@ -60,6 +61,7 @@ def microbench(
             minutes=budget,
             quick=quick,
             seed=seed,
+            attention=attention,
             command=" ".join(["chunkfit", *sys.argv[1:]]),
             progress=progress.show,
         )

@@ -16,6 +16,14 @@ Model = Annotated[
         help="Preset, or a Hugging Face config.json. Default: tiny, on cuda llama-3.2-1b.", show_default=False
     ),
 ]
+Attention = Annotated[
+    str | None,
+    typer.Option(
+        help="Attention backend: torch, triton, flashinfer or flash_attn (see `chunkfit doctor`). Default: triton on a "
+        "GPU it can use, else torch.",
+        show_default=False,
+    ),
+]
 Minutes = Annotated[float | None, typer.Option(help="Time budget of the sweep, process starts included.")]
 Points = Annotated[int, typer.Option(help="Points of each session; 299 calibration points certify 99%.")]
 Seed = Annotated[int, typer.Option(help="Decides the plan.")]
@@ -27,6 +35,7 @@ def profile(
     out: Annotated[Path, typer.Argument(help="Profile to write (Parquet).")],
     device: Device = "auto",
     model: Model = None,
+    attention: Attention = None,
     minutes: Minutes = 2.0,
     points: Points = 1000,
     seed: Seed = 0,
@@ -41,7 +50,7 @@ def profile(
     from .render import grid
     from .sweeping import measured_lines, sweep, sweep_request
 
-    request = sweep_request(out, device, model, seed, minutes, points, resume=resume, overwrite=overwrite)
+    request = sweep_request(out, device, model, attention, seed, minutes, points, resume=resume, overwrite=overwrite)
     measured = sweep(request, resume)
     data = {"profile": str(out)} | measured.meta.model_dump(mode="json")
     emit(data, as_json, grid(measured_lines(measured)), f"written: {out}")

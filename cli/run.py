@@ -8,13 +8,14 @@ from typing import Annotated
 import typer
 
 from .output import JsonFlag, emit
-from .profile import Device, Minutes, Model, Overwrite, Points, Resume, Seed
+from .profile import Attention, Device, Minutes, Model, Overwrite, Points, Resume, Seed
 
 
 def run(
     out: Annotated[Path, typer.Option(help="Folder of the results.")] = Path("chunkfit-run"),
     device: Device = "auto",
     model: Model = None,
+    attention: Attention = None,
     minutes: Minutes = 2.0,
     points: Points = 1000,
     coverage: Annotated[float, typer.Option(help="Share of iterations the bound must cover.")] = 0.99,
@@ -50,7 +51,9 @@ def run(
     if resume and where.exists() and not journal_of(where).exists():
         profile = Profile.load(where)  # the sweep was over; what came after it was interrupted
     else:
-        request = sweep_request(where, device, model, seed, minutes, points, resume=resume, overwrite=overwrite)
+        request = sweep_request(
+            where, device, model, attention, seed, minutes, points, resume=resume, overwrite=overwrite
+        )
         profile = sweep(request, resume)
     console.print("fitting and certifying ...")
     table = fit(profile, coverage=coverage, profile_sha256=file_sha256(where))

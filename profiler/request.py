@@ -16,6 +16,9 @@ class _Request(BaseModel):
     device: Annotated[str, Field(description="auto or a key of DEVICES")]
     model: Annotated[str, Field(description="preset or path of a config.json")]
     plan: SweepPlan
+    attention: Annotated[str | None, Field(description="a key of the engine's BACKENDS, None: the engine's choice")] = (
+        None
+    )
     synthetic_pause_ms: Annotated[
         float, Field(ge=0, description="real time the synthetic device takes for an iteration")
     ] = 0.0

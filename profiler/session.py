@@ -175,6 +175,7 @@ def serve(request: SessionRequest, on_event: OnEvent) -> int:
         plan.domain,
         plan.seed,
         session,
+        attention=request.attention,
         synthetic_pause_ms=request.synthetic_pause_ms,
     )
     startup_s = time.monotonic() - request.spawned

@@ -55,6 +55,7 @@ def profile(
                 device=device,
                 model=request.model,
                 plan=request.plan,
+                attention=request.attention,
                 synthetic_pause_ms=request.synthetic_pause_ms,
                 sessions=tuple(sessions),
                 journal=request.journal,

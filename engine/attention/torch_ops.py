@@ -15,6 +15,8 @@ from ..step import Step
 # Queries of a chunk go in blocks, each against the keys up to its own end: half of the causal square is
 # not computed, and the mask stays (QUERY_BLOCK, length) instead of (chunk, length).
 QUERY_BLOCK = 512
+# Gathers as many keys as the batch at hand has.
+CAPTURES_DECODES = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,10 @@ class Plan:
     decodes: tuple[_Decodes, ...]
     chunks: tuple[_Chunk, ...]
     causal_mask: torch.Tensor | None  # (QUERY_BLOCK, longest chunk with prefix), aligned at its lower right
+
+
+def problem(config: ModelConfig, device: torch.device, dtype: torch.dtype) -> str | None:
+    return None
 
 
 def plan(step: Step, config: ModelConfig, frequencies: torch.Tensor, dtype: torch.dtype) -> Plan:
@@ -79,15 +85,13 @@ def silu_mul(gate_up: torch.Tensor) -> torch.Tensor:
     return F.silu(gate) * up
 
 
-def attend(queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, plan: Plan) -> torch.Tensor:
+def attend(queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, plan: Plan, out: torch.Tensor) -> None:
     """Decodes by groups of similar length, chunks one by one; no key is repeated in memory."""
-    out = torch.empty_like(queries)
     for group in plan.decodes:
         _attend_decodes(queries, keys, values, group, out)
     for chunk in plan.chunks:
         assert plan.causal_mask is not None  # planned whenever there are chunks
         _attend_chunk(queries, keys, values, chunk, plan.causal_mask, out)
-    return out
 
 
 def _slots(block_table: torch.Tensor) -> torch.Tensor:

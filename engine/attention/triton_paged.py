@@ -20,6 +20,8 @@ from ..kv_cache import PAGE_SIZE
 from ..rope import rotation
 from ..step import Step
 
+# The grid of decode attention depends on a group's count and `longest`; each sequence divides its own length.
+CAPTURES_DECODES = True
 DTYPES = (torch.float16, torch.bfloat16, torch.float32)
 # Stands for a GPU under the interpreter: few processors, so that small batches meet one split and several.
 INTERPRETED = (4, 8)
@@ -39,7 +41,6 @@ class Plan:
 
 
 def problem(config: ModelConfig, device: torch.device, dtype: torch.dtype) -> str | None:
-    """Why the kernels cannot run that model there, and what would do, or None when they can."""
     if device.type != "cuda" and not knobs.runtime.interpret:
         return f"its kernels do not run on {device.type}; expected device cuda"
     if dtype not in DTYPES:
@@ -83,8 +84,7 @@ def rotate_and_write(
     return queries_keys[:, : queries_keys.shape[1] - new_values.shape[1]]
 
 
-def attend(queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, plan: Plan) -> torch.Tensor:
-    out = queries.new_empty(queries.shape)
+def attend(queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, plan: Plan, out: torch.Tensor) -> None:
     step, decodes = plan.step, plan.decodes
     if decodes:
         decode_attention(
@@ -112,7 +112,6 @@ def attend(queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, plan
             longest_chunk=plan.longest_chunk,
             capability=plan.capability,
         )
-    return out
 
 
 def silu_mul(gate_up: torch.Tensor) -> torch.Tensor:

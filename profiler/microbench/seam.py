@@ -14,8 +14,9 @@ import torch.nn.functional as F
 from ...engine.attention import BACKENDS
 from ...engine.attention.base import Backend
 from ...engine.engine import Engine
+from ...engine.host_step import SequenceWork
 from ...engine.model import norm_heads
-from ...engine.step import SequenceWork, build_step
+from ...engine.step import build_step
 
 
 def backend_of(engine: Engine) -> Backend:
@@ -59,4 +60,10 @@ def attention(
     """Attention of the engine's first layer over that batch, planned already."""
     plan, backend = planned(engine, decodes, chunks), backend_of(engine)
     keys, values = engine.cache.layer(0)
-    return lambda: backend.attend(queries, keys, values, plan)
+    out = queries.new_empty(queries.shape)
+
+    def run() -> torch.Tensor:
+        backend.attend(queries, keys, values, plan, out)
+        return out
+
+    return run

@@ -21,7 +21,14 @@ from .results import Key, OperatorRowV1, WholeV1
 WARMUPS = 5
 
 
-def open_engine(device: str, model: str, batches: Sequence[Point], seed: int) -> TorchDevice:
+def open_engine(
+    device: str,
+    model: str,
+    batches: Sequence[Point],
+    seed: int,
+    attention: str | None = None,
+    graphs: bool = True,
+) -> TorchDevice:
     """An engine with room for each of `batches`, as a sweep would measure it. Raises as `open_device`."""
     kv_tokens = max(n * k + c + u for n, k, c, u in batches)
     domain = Domain(
@@ -33,7 +40,7 @@ def open_engine(device: str, model: str, batches: Sequence[Point], seed: int) ->
         kv_tokens=kv_tokens,
         context_length=kv_tokens,
     )
-    return TorchDevice(device, DeviceSpec(model, domain, seed, "microbench"))
+    return TorchDevice(device, DeviceSpec(model, domain, seed, "microbench", attention, graphs=graphs))
 
 
 def measure_whole(

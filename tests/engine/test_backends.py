@@ -9,8 +9,9 @@ import pytest
 import torch
 
 from chunkfit.engine import PRESETS, Engine, SequenceWork, attention
+from chunkfit.engine.attention import library
 from chunkfit.engine.kv_cache import allocate_kv_cache
-from chunkfit.engine.model import forward, random_weights
+from chunkfit.engine.model import Decoder, random_weights
 from chunkfit.engine.step import build_step
 from chunkfit.tables.errors import DeviceUnavailableError, UsageError
 
@@ -24,12 +25,12 @@ def test_cpu_takes_torch_and_says_so():
 
 
 def test_unknown_backends_are_refused_with_the_names():
-    with pytest.raises(UsageError, match="attention 'flash': no backend of that name; expected one of torch, triton"):
+    with pytest.raises(UsageError, match=r"attention 'flash': no backend.*expected one of torch, triton, flashinfer"):
         Engine(TINY, device="cpu", kv_tokens=16, attention="flash")
 
 
 def test_without_triton(monkeypatch):
-    monkeypatch.setattr(attention, "find_spec", lambda _: None)
+    monkeypatch.setattr(library, "find_spec", lambda _: None)
     assert attention.choose(None, TINY, CUDA, torch.bfloat16) == "torch"
     with pytest.raises(DeviceUnavailableError, match=r"triton is not installed.*chunkfit\[profile\].*'torch'"):
         attention.choose("triton", TINY, CUDA, torch.bfloat16)
@@ -89,7 +90,7 @@ def passed(config, decodes, chunks):
         weights = random_weights(config, meta, torch.bfloat16, torch.Generator())
         cache = allocate_kv_cache(config, 1 << 14, meta, torch.bfloat16, None)
         step = build_step(decodes, chunks, vocab_size=config.vocab_size, pages=1 << 14, device=meta)
-        return forward(config, weights, cache, step, backend)
+        return Decoder(config, weights, cache, backend).forward(step)
 
 
 def decode(context):

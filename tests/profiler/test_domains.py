@@ -68,7 +68,8 @@ def test_a_model_that_does_not_fit_is_refused_with_the_arithmetic():
 def test_one_block_is_the_least():
     config = PRESETS["llama-3-8b"]
     plan = MemoryPlan(config, "cuda", 2, 0)
-    needed = plan.weights + plan.activations + (16_384 + page_slack(256 + MOST_CHUNKS)) * plan.kv_token
+    tokens = 16_384 + page_slack(256 + MOST_CHUNKS)
+    needed = plan.weights + plan.activations + plan.graphs + plan.pool(tokens)
     free = -(-10 * needed // 9) + 16 * plan.kv_token  # a tenth is the reserve, and pages are whole
     assert cuda_domain(config, free).kv_tokens == 16_384
     with pytest.raises(DeviceUnavailableError, match=r"expected at least 20,284"):

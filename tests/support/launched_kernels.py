@@ -15,7 +15,7 @@ from chunkfit.engine import PRESETS, SequenceWork, attention
 from chunkfit.engine.attention import triton_paged
 from chunkfit.engine.kernels.configurations import configurations
 from chunkfit.engine.kv_cache import allocate_kv_cache, pages_for
-from chunkfit.engine.model import forward, random_weights
+from chunkfit.engine.model import Decoder, random_weights
 from chunkfit.engine.step import build_step
 
 CPU = torch.device("cpu")
@@ -51,7 +51,7 @@ def passes():
                 chunks = [SequenceWork([1] * count, context, range(pages_for(context + count))) for count in tokens]
                 step = build_step(works, chunks, vocab_size=TINY.vocab_size, pages=256, device=CPU)
                 with torch.inference_mode():
-                    forward(TINY, weights, cache, step, attention.BACKENDS["triton"]())
+                    Decoder(TINY, weights, cache, attention.BACKENDS["triton"]()).forward(step)
 
 
 def main():
