@@ -32,6 +32,10 @@ class ProfileFormatError(ChunkfitError):
     """A profile or journal that cannot be read or holds impossible rows."""
 
 
+class CalibrationStateError(ChunkfitError):
+    """A saved state of an online calibrator that cannot be read or belongs to another table."""
+
+
 class FingerprintMismatchError(ChunkfitError):
     """Two things that were measured on different hardware, models or engines."""
 
