@@ -11,8 +11,8 @@ class MissCusum:
     """Bernoulli CUSUM (Page 1954; Reynolds & Stoumbos 1999): has the miss rate risen from `usual` to `raised`?
 
     Sums the log likelihood ratio of each outcome and never falls below 0. value: the sum so far.
-    With 0.01 against 0.03: ten misses in a row alarm; at a rate of 0.03 it takes about 760 iterations, and at
-    a steady 0.01 a false alarm comes once in about a million (benchmarks/online_drift.py prints these).
+    With 0.01 against 0.03: ten misses in a row alarm; at a rate of 0.03 it takes about 720 iterations, and at
+    a steady 0.01 a false alarm comes once in 3.5 million (`benchmarks/online_drift.py` simulates both).
     """
 
     usual: float

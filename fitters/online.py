@@ -133,7 +133,7 @@ class OnlineCalibrator:
 
     def _alarm(self, kind: str, found: str) -> None:
         """Widen and say so. While an alarm is open nothing is added: each miss widens already."""
-        if self._tail.widen():
+        if self._tail.widen(self._level):
             widened = f"the bound is raised by {100 * math.expm1(WIDEN_AT_ONCE):.0f}% at once"
             self._tell(kind, f"drift: {found}; {widened}: profile this device again if this lasts")
 

@@ -14,7 +14,7 @@ an alarm adds is provisional, and is given back once the last WINDOW iterations 
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right, insort
 from collections import deque
 from dataclasses import dataclass, field
 
@@ -76,11 +76,14 @@ class Tail:
         self.value = max(self.value, lowest_tail(level.median()))
         return ended
 
-    def widen(self) -> bool:
+    def widen(self, level: Level) -> bool:
         """On alarm; False while one is open: then each miss widens already."""
         if self.before is not None:
             return False
-        self.before, self.age = self.value, 0
+        # The misses that raised a quick alarm have moved the tail already; that is provisional too.
+        excesses = level.excesses()
+        late = WINDOW - bisect_right(excesses, self.value)
+        self.before, self.age = self.value - TAIL_STEP * max(0, late - TOLERATED_MISSES), 0
         self.value += WIDEN_AT_ONCE
         return True
 

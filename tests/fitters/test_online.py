@@ -8,13 +8,13 @@ import time
 
 import numpy as np
 import pytest
-from support.live import led, live
+from support.live import led
 
 from chunkfit import Batch
 from chunkfit.fitters.fit import fit
 from chunkfit.fitters.online import DriftEvent, OnlineCalibrator
 from chunkfit.fitters.tracking import WINDOW, Level, Tail
-from chunkfit.profiler.synthetic_profile import synthetic_profile
+from chunkfit.profiler.synthetic_profile import synthetic_iterations, synthetic_profile
 from chunkfit.tables.errors import CalibrationStateError, UsageError
 
 
@@ -98,7 +98,7 @@ def test_the_certified_bound_is_never_undercut(table):
 def test_the_order_of_work_survives(table):
     run = led(table, 6, 3_000, lambda i, _: np.where(i >= 2000, 1.7, 1.0))
     view = run.calibrator.table
-    for point in live(7, 300)[0].tolist():
+    for point in synthetic_iterations(7, 300)[0].tolist():
         for axis in (0, 2, 3):
             more = list(point)
             more[axis] += 1
@@ -110,7 +110,7 @@ def test_the_order_of_work_survives(table):
 
 def test_observing_is_fast(table):
     """Best of ten blocks: other work on the machine only adds."""
-    points, latency_ms = live(8, 4_000)
+    points, latency_ms = synthetic_iterations(8, 4_000)
     batches, latencies = [Batch.of(*point) for point in points.tolist()], latency_ms.tolist()
     calibrator, clock, taken = OnlineCalibrator(table), time.perf_counter_ns, []
     for batch, ms in zip(batches, latencies, strict=True):
@@ -140,7 +140,7 @@ def test_a_reader_never_sees_half_an_update(table):
     readers = [threading.Thread(target=read) for _ in range(2)]
     for reader in readers:
         reader.start()
-    points, latency_ms = live(9, 6_000)
+    points, latency_ms = synthetic_iterations(9, 6_000)
     for i, (point, ms) in enumerate(zip(points.tolist(), latency_ms.tolist(), strict=True)):
         calibrator.observe(Batch.of(*point), ms * (1 + 0.5 * math.sin(i / 300)))
         published.add((calibrator.table.bound_factor, calibrator.table.expected_factor))
@@ -168,7 +168,7 @@ def test_what_teaches_nothing(table):
 def test_events_are_told_and_advise(table):
     told = []
     calibrator = OnlineCalibrator(table, told.append)
-    for point, ms in zip(*(x.tolist() for x in live(10, 400)), strict=True):
+    for point, ms in zip(*(x.tolist() for x in synthetic_iterations(10, 400)), strict=True):
         calibrator.observe(Batch.of(*point), 1.5 * ms)
     assert told == list(calibrator.events)
     assert isinstance(told[0], DriftEvent)
@@ -198,7 +198,7 @@ def test_the_tail_aims_at_its_share_whatever_the_law():
 
 
 def steps(calibrator, seed, count, slower):
-    for point, ms in zip(*(x.tolist() for x in live(seed, count)), strict=True):
+    for point, ms in zip(*(x.tolist() for x in synthetic_iterations(seed, count)), strict=True):
         calibrator.observe(Batch.of(*point), slower * ms)
     return calibrator
 

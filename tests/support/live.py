@@ -1,4 +1,4 @@
-"""Iterations of a running engine on the synthetic device, and a calibrator led through them."""
+"""A calibrator led through the iterations of an engine on the synthetic device."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -6,17 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from chunkfit.fitters.online import OnlineCalibrator
-from chunkfit.profiler.devices import truth
-from chunkfit.profiler.domains import default_domain, default_step_totals
-from chunkfit.profiler.law import draw
+from chunkfit.profiler.synthetic_profile import synthetic_iterations
 from chunkfit.tables import Batch, CostTable
-
-
-def live(seed: int, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Points (count, 4) drawn with repetition from 1,500 of the plan's law, and their latencies in ms (count,)."""
-    law = draw(default_domain("synthetic"), 1500, default_step_totals("synthetic"), np.random.SeedSequence(77))
-    points = law.points[np.random.default_rng(seed).integers(0, len(law.points), count)]
-    return points, truth.sample_ms(points, np.arange(count), 10_000 + seed, "live")
 
 
 @dataclass(frozen=True)
@@ -30,7 +21,7 @@ class Run:
 
 def led(table: CostTable, seed: int, count: int, slower: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> Run:
     """A fresh calibrator after `count` iterations. slower(i, points): what iteration i takes times the truth."""
-    points, latency_ms = live(seed, count)
+    points, latency_ms = synthetic_iterations(seed, count)
     latency_ms = latency_ms * slower(np.arange(count), points)
     calibrator = OnlineCalibrator(table)
     missed, factor = np.zeros(count, bool), np.zeros(count)
