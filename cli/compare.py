@@ -97,7 +97,7 @@ def _scene_table(found: Comparison) -> Table:
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False)
-    for column in ("scene", "points", "median", "P90", "in margins", "beyond one", "worst", "at"):
+    for column in ("scene", "points", "median", "P90", "margins", "beyond", "worst", "at"):
         table.add_column(column, no_wrap=column == "at", justify="left" if column in ("scene", "at") else "right")
     for scene in found.scenes:
         over = scene.p90 > found.tolerance

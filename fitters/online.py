@@ -10,6 +10,7 @@ from os import PathLike
 
 from ..tables.adjusted_table import AdjustedTable
 from ..tables.batch import Batch
+from ..tables.calibrator import Calibrator
 from ..tables.cost_table import CostTable
 from ..tables.errors import OutOfDomainError, UsageError
 from ..tables.lookup import TICKS_PER_MS, WEIGHT_ONE
@@ -18,10 +19,16 @@ from .online_state import ShiftV1, StateV1, read_state, write_state
 from .tracking import WIDEN_AT_ONCE, Level, Tail
 
 UNCERTIFIED_AIM = 0.01  # of a table that certifies nothing
+LARGEST_AIM = 0.25  # three times as many misses must be a share too
 LEAST_MARGIN = 0.01  # log(U / E) is taken as at least this where it scales a residual
 LARGEST = math.log(1000.0)  # factors stay between a thousandth and a thousand
 EVENTS_KEPT = 100
-ENDS = {
+_WIDENED = (
+    f"the bound is raised by {100 * math.expm1(WIDEN_AT_ONCE):.0f}% at once; profile this device again if it lasts"
+)
+MESSAGES = {
+    "misses": f"drift: the bound is missed far more often than its share: {_WIDENED}",
+    "slower": f"drift: iterations take longer than before: {_WIDENED}",
     "given_back": "the last iterations would have been covered without the alarm's widening: it is given back",
     "kept": "the alarm's widening was needed and stays: the table is out of date, profile this device again",
 }
@@ -29,14 +36,17 @@ ENDS = {
 
 @dataclass(frozen=True, slots=True)
 class DriftEvent:
-    """observation: how many were made. kind: misses or slower (alarms), given_back or kept (an alarm's end)."""
+    """observation: how many were made. kind: misses or slower (alarms), given_back or kept (an alarm's end).
+
+    Told after the table was exchanged, so that whoever is told sees the widened one.
+    """
 
     observation: int
     kind: str
     message: str
 
 
-class OnlineCalibrator:
+class OnlineCalibrator(Calibrator):
     """Scales a table by what the engine measures, so that the bound goes on covering its share of iterations.
 
     One factor on all bounds and one on all expected times (tables/adjusted_table.py says why not one a scene);
@@ -47,9 +57,17 @@ class OnlineCalibrator:
     """
 
     def __init__(self, table: CostTable, on_event: Callable[[DriftEvent], None] | None = None) -> None:
-        """on_event: called inside `observe`, in its thread; the last events are in `events` too."""
+        """on_event: called inside `observe`, in its thread; the last events are in `events` too.
+
+        Raises UsageError for a table whose certified coverage leaves no misses to count, or too many.
+        """
         certificate = table.document.certificate
         aim = 1 - certificate.coverage if certificate else UNCERTIFIED_AIM
+        if not 0 < aim <= LARGEST_AIM:
+            raise UsageError(
+                f"OnlineCalibrator: the table certifies a coverage of {1 - aim:g}; expected at least "
+                f"{1 - LARGEST_AIM:g} and less than 1: fit it again with --coverage 0.99"
+            )
         self.observations = 0  # inside the domain
         self.misses = 0
         self.outside = 0  # batches outside the domain, which teach nothing
@@ -87,13 +105,15 @@ class OnlineCalibrator:
         over_bound = _log_ratio(latency_ms, bound)
         level = self._level.add(over_expected, over_bound)
         ended = self._tail.add(missed, self._level)
-        if ended is not None:
-            self._tell(ended, ENDS[ended])
-        if self._cusum.add(missed):
-            self._alarm("misses", "the bound is missed far more often than its share")
-        if self._shift.add(over_expected / max(over_expected - over_bound, LEAST_MARGIN)):
-            self._alarm("slower", "iterations take longer than before")
+        many, slow = self._cusum.add(missed), self._shift.add(_in_margins(over_expected, over_bound))
+        alarm = "misses" if many else "slower" if slow else None
+        # While an alarm is open another adds nothing: each miss widens already.
+        widened = alarm is not None and self._tail.widen(self._level)
         self._publish(level)
+        if ended is not None:
+            self._tell(ended)
+        if alarm is not None and widened:
+            self._tell(alarm)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the state, whole or not at all. Raises StorageError."""
@@ -131,16 +151,11 @@ class OnlineCalibrator:
         made._publish(made._level.median())
         return made
 
-    def _alarm(self, kind: str, found: str) -> None:
-        """Widen and say so. While an alarm is open nothing is added: each miss widens already."""
-        if self._tail.widen(self._level):
-            widened = f"the bound is raised by {100 * math.expm1(WIDEN_AT_ONCE):.0f}% at once"
-            self._tell(kind, f"drift: {found}; {widened}: profile this device again if this lasts")
-
-    def _tell(self, kind: str, message: str) -> None:
-        level = self._level.median()
-        factors = f"{math.exp(level):.3f} times the table's, bounds {math.exp(level + self._tail.value):.3f} times"
-        event = DriftEvent(self.observations, kind, f"{message} (expected times are {factors})")
+    def _tell(self, kind: str) -> None:
+        table = self._table
+        factors = f"expected times are {table.expected_factor / WEIGHT_ONE:.3f} times the table's, "
+        factors += f"bounds {table.bound_factor / WEIGHT_ONE:.3f} times"
+        event = DriftEvent(self.observations, kind, f"{MESSAGES[kind]} ({factors})")
         self.events.append(event)
         if self._on_event is not None:
             self._on_event(event)
@@ -151,6 +166,11 @@ class OnlineCalibrator:
         old = self._table
         if bound != old.bound_factor or expected != old.expected_factor:
             self._table = AdjustedTable(self._base, bound, expected)
+
+
+def _in_margins(over_expected: float, over_bound: float) -> float:
+    """log(T / E) in units of log(U / E)."""
+    return over_expected / max(over_expected - over_bound, LEAST_MARGIN)
 
 
 def _log_ratio(latency_ms: float, table_ms: float) -> float:

@@ -4,9 +4,10 @@ level: log of what expected times have to be multiplied by, the median of log(T 
 iterations. It follows a step of any size within WINDOW / 2 iterations, exactly, and WINDOW / 2 - 1 outliers in a
 row, of any size, do not move it.
 tail: log of what bounds have to be multiplied by on top of that. After each iteration it moves up by TAIL_STEP
-times (missed - share of misses aimed at): online gradient on the pinball loss of log(T / U), which is adaptive
-conformal inference (Gibbs & Candes 2021). The miss rate of a long run then differs from the aim by no more than
-the way the tail went over TAIL_STEP times the iterations, whatever the law of T.
+times (missed - share of misses aimed at): online gradient on the pinball loss of log(T / U), which is quantile
+tracking (Angelopoulos, Candes & Tibshirani 2023, after adaptive conformal inference, Gibbs & Candes 2021). Between
+alarms the miss rate exceeds the aim by no more than the tail rose over TAIL_STEP times the iterations, whatever the
+law of T; it may lie below, where `lowest_tail` holds the tail up.
 
 A gradient remembers outliers for long: 50 misses have to be paid back by 50 / 0.01 iterations without any. So what
 an alarm adds is provisional, and is given back once the last WINDOW iterations would have been covered without it.

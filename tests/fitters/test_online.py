@@ -9,8 +9,9 @@ import time
 import numpy as np
 import pytest
 from support.live import led
+from support.random_tables import random_table
 
-from chunkfit import Batch
+from chunkfit import Batch, CostTable
 from chunkfit.fitters.fit import fit
 from chunkfit.fitters.online import DriftEvent, OnlineCalibrator
 from chunkfit.fitters.tracking import WINDOW, Level, Tail
@@ -176,6 +177,23 @@ def test_events_are_told_and_advise(table):
     assert "profile this device again" in told[0].message
 
 
+def test_who_is_told_sees_the_widened_table(table):
+    seen = []
+    calibrator = OnlineCalibrator(table, lambda event: seen.append((event.kind, calibrator.table.bound_factor)))
+    batch = Batch.of(16, 1000, 128)
+    for _ in range(11):
+        calibrator.observe(batch, 1.05 * calibrator.table.bound_ms(batch))
+    assert [kind for kind, _ in seen] == ["misses"]
+    assert seen[0][1] > 1.1 * 4096
+
+
+@pytest.mark.parametrize("coverage", [0.0, 0.5, 1.0])
+def test_a_coverage_without_misses_to_count_is_refused(table, coverage):
+    certificate = table.document.certificate.model_copy(update={"coverage": coverage})
+    with pytest.raises(UsageError, match=r"at least 0\.75 and less than 1"):
+        OnlineCalibrator(CostTable(table.document.model_copy(update={"certificate": certificate})))
+
+
 def test_the_level_is_the_median_of_its_window():
     rng = np.random.default_rng(0)
     level, recent = Level(), [0.0] * WINDOW
@@ -226,9 +244,8 @@ def test_a_saved_state_goes_on_where_it_was(table, tmp_path, count):
 
 def test_a_state_of_another_table_is_refused(table, tmp_path):
     OnlineCalibrator(table).save(tmp_path / "state.json")
-    other = fit(synthetic_profile(2, fit_points=60, fit_repeats=1, calibrate_points=300, test_points=20))
     with pytest.raises(CalibrationStateError, match="a state speaks for one table"):
-        OnlineCalibrator.load(tmp_path / "state.json", other)
+        OnlineCalibrator.load(tmp_path / "state.json", random_table(1))
 
 
 @pytest.mark.parametrize(
