@@ -38,6 +38,7 @@ schema: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/python benchmarks/decision_latency.py
+	$(BIN)/python benchmarks/online_drift.py
 
 # Constraints hold what was tested; pyproject.toml has the wide ranges. torch first: later packages then
 # find it satisfied.
