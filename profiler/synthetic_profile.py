@@ -1,19 +1,23 @@
-"""A whole profile of the synthetic device in memory, as a sweep of it would give."""
+"""What the synthetic device gives, in memory: a whole profile as a sweep of it, iterations as an engine on it."""
 
 from __future__ import annotations
 
 from collections import Counter
 
 import numpy as np
+from numpy.typing import NDArray
 
+from ..tables.grid import Points
 from .assemble import Measured, build_profile
 from .condition import Condition
 from .devices.synthetic import FINGERPRINT
 from .devices.truth import NAME, layout_factor, sample_ms
 from .domains import default_domain, default_step_totals
-from .law import Point
+from .law import Point, draw
 from .plan import SESSIONS, Session, SweepPlan, draw_plan, with_sentinels
 from .profile import Profile
+
+LIVE_POINTS = 1500
 
 
 def synthetic_profile(
@@ -38,6 +42,17 @@ def synthetic_profile(
     )
     measured = [entry for session in SESSIONS for entry in _measure(plan, session)]
     return build_profile(plan, FINGERPRINT, measured, (), {}, f"{NAME}, seed {seed}")
+
+
+def synthetic_iterations(seed: int, count: int) -> tuple[Points, NDArray[np.float64]]:
+    """Points (count, 4) and latencies (count,) in ms: batches of the plan's law in no order, in one session.
+
+    Sessions and noise of an engine are never those of a profile.
+    """
+    domain, steps = default_domain("synthetic"), default_step_totals("synthetic")
+    batches = draw(domain, LIVE_POINTS, steps, np.random.SeedSequence((LIVE_POINTS, seed))).points
+    points = batches[np.random.default_rng(seed).integers(0, len(batches), count)]
+    return points, sample_ms(points, np.arange(count), seed, "live")
 
 
 def _measure(plan: SweepPlan, session: Session) -> list[Measured]:
