@@ -93,9 +93,17 @@ def forward(config: ModelConfig, weights: ModelWeights, cache: KVCache, step: St
         projected = F.linear(normed, layer.query_key_value, layer.query_key_value_bias).view(
             hidden.shape[0], rotated_heads + config.kv_heads, config.head_dim
         )
-        queries_keys = norm_heads(projected[:, :rotated_heads], layer, config)
         keys, values = cache.layer(index)
-        queries = backend.rotate_and_write(queries_keys, projected[:, rotated_heads:], keys, values, plan)
+        queries = backend.rotate_and_write(
+            projected[:, :rotated_heads],
+            projected[:, rotated_heads:],
+            layer.query_norm,
+            layer.key_norm,
+            config.rms_norm_eps,
+            keys,
+            values,
+            plan,
+        )
         attended = backend.attend(queries, keys, values, plan)
         branch = F.linear(attended.flatten(1), layer.attention_out)
 
@@ -107,12 +115,3 @@ def forward(config: ModelConfig, weights: ModelWeights, cache: KVCache, step: St
     branch = branch.index_select(0, step.sample_rows)
     normed, _ = backend.add_norm(hidden, branch, weights.final_norm, config.rms_norm_eps)
     return F.linear(normed, weights.lm_head)
-
-
-def norm_heads(queries_keys: torch.Tensor, layer: LayerWeights, config: ModelConfig) -> torch.Tensor:
-    """queries_keys (tokens, heads + kv_heads, head_dim), each head normed by itself where the model does that."""
-    if layer.query_norm is None or layer.key_norm is None:
-        return queries_keys
-    queries, keys = torch.split(queries_keys, [config.heads, config.kv_heads], dim=1)
-    size, eps = (config.head_dim,), config.rms_norm_eps
-    return torch.cat((F.rms_norm(queries, size, layer.query_norm, eps), F.rms_norm(keys, size, layer.key_norm, eps)), 1)
