@@ -65,9 +65,16 @@ def plan(step: Step, config: ModelConfig, frequencies: torch.Tensor, dtype: torc
 
 
 def rotate_and_write(
-    queries_keys: torch.Tensor, new_values: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, plan: Plan
+    queries_keys: torch.Tensor,
+    new_values: torch.Tensor,
+    query_norm: torch.Tensor | None,
+    key_norm: torch.Tensor | None,
+    eps: float,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    plan: Plan,
 ) -> torch.Tensor:
-    return triton_paged.rotate_and_write(queries_keys, new_values, keys, values, plan.shared)
+    return triton_paged.rotate_and_write(queries_keys, new_values, query_norm, key_norm, eps, keys, values, plan.shared)
 
 
 def attend(queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, plan: Plan, out: torch.Tensor) -> None:

@@ -64,7 +64,7 @@ def main():
         asked.add(form(fn.jit_function.__name__, compile["signature"], constants, divisible))
         return True  # neither compile nor launch
 
-    triton_paged.INTERPRETED = (64, 8)  # enough processors for 6 splits, and for 16
+    triton_paged.INTERPRETED = (64, 8)  # enough processors for splits of decodes and of chunks
     driver.set_active(NoGpu())
     knobs.runtime.jit_cache_hook = record
     passes()
@@ -75,6 +75,7 @@ def main():
         hidden_size=TINY.hidden_size,
         intermediate_size=TINY.intermediate_size,
         eps=TINY.rms_norm_eps,
+        qk_norm=TINY.qk_norm,
         page_size=16,
         itemsize=2,
         capability=8,
