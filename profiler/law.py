@@ -26,6 +26,8 @@ Point = tuple[int, int, int, int]
 BOUNDARY_SHARE = 0.08
 STEP_SHARE = 0.10
 NO_PREFIX_SHARE = 0.20
+# Random states looked at for each that is wanted at a step: at a small total most have too many decodes.
+STATE_TRIES = 8
 # From here on a scene is taken to hold fewer distinct points than were asked for.
 MAX_DRAWS = 1 << 17
 
@@ -89,7 +91,7 @@ def step_sides(domain: Domain, scene: Scene, step_totals: Sequence[int]) -> list
         Scene.MIXED: domain.max_batch_tokens,
     }[scene]
     least = 2 if scene is Scene.MIXED else 1
-    return [side for total in step_totals for side in (total - 1, total) if least <= side <= most]
+    return sorted({side for total in step_totals for side in (total - 1, total) if least <= side <= most})
 
 
 def to_total(domain: Domain, scene: Scene, points: Points, totals: NDArray[np.int64]) -> Points:
@@ -216,17 +218,20 @@ def corners(domain: Domain) -> list[Point]:
 
 
 def step_pairs(domain: Domain, step_totals: Sequence[int], states: int, seed: np.random.SeedSequence) -> list[Point]:
-    """Both sides of each step at the same `states` states of every scene, where the domain holds them."""
+    """Of every scene both sides of each step (or the one it can reach) at the same `states` random states, fewer where
+    the domain does not hold them."""
     found: dict[Point, None] = {}
     for scene, scene_seed in zip(SCENES, seed.spawn(3), strict=True):
-        sides = step_sides(domain, scene, step_totals)
-        if not sides:
-            continue
-        unit = np.random.default_rng(scene_seed).random((states, len(AXES[scene]) + 2))
-        unit[:, -2] = 1.0  # plain draws: neither boundary nor step
-        base = candidates(domain, scene, (), unit)
-        for side in sides:
-            moved = to_total(domain, scene, base, np.full(states, side))
-            on_side = inside(domain, moved) & (moved[:, N] + moved[:, C] == side)
-            found.update(((n, k, c, u), None) for n, k, c, u in moved[on_side].tolist())
+        rng = np.random.default_rng(scene_seed)
+        for total in step_totals:
+            unit = rng.random((STATE_TRIES * states, len(AXES[scene]) + 2))
+            unit[:, -2] = 1.0  # plain draws: neither boundary nor step
+            base = candidates(domain, scene, (), unit)
+            sides = step_sides(domain, scene, (total,))
+            moved = [to_total(domain, scene, base, np.full(len(base), side)) for side in sides]
+            held = np.ones(len(base), dtype=np.bool_)
+            for side, points in zip(sides, moved, strict=True):
+                held &= inside(domain, points) & (points[:, N] + points[:, C] == side)
+            for points in moved:
+                found.update(((n, k, c, u), None) for n, k, c, u in points[held][:states].tolist())
     return list(found)

@@ -15,13 +15,16 @@ from ..tables.domain import Domain
 from ..tables.errors import UsageError
 from ..tables.grid import Points
 from .columns import Role
-from .law import AXES, Point, axis_range, corners, draw, inside, scene_of, step_pairs
+from .law import AXES, Point, axis_range, corners, draw, inside, scene_of, step_pairs, step_sides
 from .layout import batch_of, layout_of
 from .pairs import several_chunks, unequal_contexts
 
 Session = Literal["fit", "calibrate", "test"]
 SESSIONS: tuple[Session, ...] = ("fit", "calibrate", "test")
+# States of each scene at which both sides of a step are fitted, fewer where steps are so many that they would take
+# more than this share of the fit points.
 STEP_STATES = 6
+STEP_FIT_SHARE = 0.25
 SENTINEL_REPEATS = 3
 PAIR_REPEATS = 5
 
@@ -192,8 +195,8 @@ def draw_plan(
     """The sweep of one seed.
 
     calibrate and test come from the law with one repeat each. The `fit_points` hold the corners of the
-    domain and both sides of each step (together at most half of them, corners first), the rest is the
-    law; no fit point is a calibrate or test point. Order is random, so any prefix is a fair sample; the
+    domain and both sides of steps (together at most half of them, corners first, steps at most a quarter),
+    the rest is the law; no fit point is a calibrate or test point. Order is random, so any prefix is a fair sample; the
     anchors come early in the fit session, and so do `pairs` pairs of batches with equal and unequal
     contexts and as many with one and several chunks (fewer where the domain has no room for them).
     Raises UsageError for counts below 1 or a domain with too few distinct points.
@@ -212,8 +215,12 @@ def draw_plan(
     test = draw(domain, test_points, steps, test_seed)
     held_out = {(n, k, c, u) for n, k, c, u in [*calibrate.points.tolist(), *test.points.tolist()]}
     rng = np.random.default_rng(order_seed)
-    at_steps = step_pairs(domain, steps, STEP_STATES, step_seed)
+    room = int(fit_points * STEP_FIT_SHARE)
+    sides = sum(len(step_sides(domain, scene, steps)) for scene in AXES)
+    states = min(STEP_STATES, max(1, room // max(1, sides)))
+    at_steps = step_pairs(domain, steps, states, step_seed)
     rng.shuffle(at_steps)
+    del at_steps[room:]
     wanted = dict.fromkeys([*corners(domain), *at_steps])
     extras = [point for point in wanted if point not in held_out][: fit_points // 2]
     law = draw(domain, fit_points - len(extras), steps, fit_seed, exclude=held_out | set(extras))

@@ -24,7 +24,7 @@ from ..config import ModelConfig
 from ..kv_cache import PAGE_SIZE
 from ..step import Step
 from . import triton_paged
-from .host_plan import Part, parts_of, pinned
+from .host_plan import Part, parts_of, pinned, unattended
 from .library import LIBRARIES
 from .triton_paged import add_norm as add_norm
 from .triton_paged import silu_mul as silu_mul
@@ -79,7 +79,7 @@ def plan(step: Step, config: ModelConfig, frequencies: torch.Tensor, dtype: torc
     if chunks is not None:
         first_rows = pinned(chunks.first_rows, device)
         wrapper(chunks, "chunk", True).plan(first_rows, *_paged(chunks, device), *sizes, causal=True, **types)
-    planned = Plan(triton_paged.plan(step, config, frequencies, dtype), tuple(runs))
+    planned = Plan(triton_paged.plan(unattended(step), config, frequencies, dtype), tuple(runs))
     for idle, taken in lent:
         weakref.finalize(planned, idle.append, taken).atexit = False
     return planned

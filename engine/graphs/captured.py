@@ -63,7 +63,8 @@ class CapturedPasses:
         padded = pad_rows(batch, size, self._dummy_page)
         if not self._static.holds(padded):
             return None
-        return self._pieces[size].run(self._static.load(padded), tokens)
+        self._static.load(padded)
+        return self._pieces[size].run(self._static.views(padded), tokens)
 
     def _compile_attention(self, decoder: Decoder) -> None:
         """Attention of a chunk is in no graph; here it is called once, beside a decode, before the first capture."""
