@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..profiler.meta import ProfileMeta
 from ..tables.arrays import TableArrays
 from ..tables.batch import Scene
 from ..tables.errors import CertificationError
@@ -14,13 +15,21 @@ from .metrics import block_bootstrap, counts, errors
 from .rows import Rows
 
 LAW = (
-    "the plan's law: scenes in equal shares, n, k, c, u log-uniform over the domain, one row per point, "
+    "the plan's law: scenes in {shares}, n, k, c, u log-uniform over the domain, one row per point, "
     "boundary and step points included; equal contexts and at most one chunk"
 )
 
 
-def certificate(arrays: TableArrays, calibrate: Rows, coverage: float, confidence: float) -> CertificateV1:
-    """What the shipped bound's exceedances in the calibration session certify.
+def law_of(meta: ProfileMeta) -> str:
+    """The measure of batches that calibrate and test were drawn from, in words."""
+    if meta.traffic is None:
+        return LAW.format(shares="equal shares")
+    listed = ", ".join(f"{scene.value} {share:.3g}" for scene, share in meta.traffic.scenes.items())
+    return LAW.format(shares=f"shares of the traffic ({listed})")
+
+
+def certificate(arrays: TableArrays, calibrate: Rows, coverage: float, confidence: float, law: str) -> CertificateV1:
+    """What the shipped bound's exceedances in the calibration session certify, under `law` (`law_of`).
 
     Raises CertificationError when there are more than the order statistic allows (a bound that was changed
     after certification, or data of another device).
@@ -37,7 +46,7 @@ def certificate(arrays: TableArrays, calibrate: Rows, coverage: float, confidenc
     return CertificateV1(
         coverage=coverage,
         confidence=confidence,
-        law=LAW,
+        law=law,
         points=calibrate.point_count,
         rows=len(calibrate),
         exceedances=exceedances,

@@ -21,7 +21,7 @@ from ..tables.errors import CertificationError
 from ..tables.fixed_point import ticks_up, to_ms
 from ..tables.grid import Surface, scene_of
 from ..tables.schema_v1 import FactorsV1, FitterV1, MarginPartV1, TableV1
-from .certify import certificate, tested
+from .certify import certificate, law_of, tested
 from .factors import PairFactor, pair_factor
 from .gap import majorant_gap
 from .knots import axes_for, ladder_for
@@ -100,7 +100,7 @@ def fit(
         ),
         margin=_margin_parts(margins, drift, scale, unequal, chunks),
         factors=FactorsV1(unequal_contexts=unequal.factor, several_chunks=chunks.factor, session_drift=drift.factor),
-        certificate=certificate(arrays, calibrate, coverage, confidence),
+        certificate=certificate(arrays, calibrate, coverage, confidence, law_of(profile.meta)),
         test=tested(arrays, test),
         gap=majorant_gap(arrays, unclosed, surfaces, test),
     )
