@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from .output import JsonFlag, emit
-from .profile import Device, Minutes, Model, Overwrite, Points, Resume, Seed
+from .profile import Device, Minutes, Model, Overwrite, Points, Resume, Seed, Tolerance, Traffic
 
 
 def run(
@@ -17,6 +17,8 @@ def run(
     model: Model = None,
     minutes: Minutes = 2.0,
     points: Points = 1000,
+    tolerance: Tolerance = "1%",
+    traffic: Traffic = None,
     coverage: Annotated[float, typer.Option(help="Share of iterations the bound must cover.")] = 0.99,
     seed: Seed = 0,
     resume: Resume = False,
@@ -38,19 +40,20 @@ def run(
     from ..tables.csv_export import write_csv
     from ..tables.errors import CertificationError
     from ..tables.writing import write_atomically
-    from .evidence import evidence_lines, summary_of
+    from .evidence import evidence_lines, summary_of, traffic_lines
     from .heat_map import heat_map
     from .output import progress_console, result_console
     from .render import grid
     from .sample_question import sample_question
-    from .sweeping import sweep, sweep_request
+    from .sweeping import Ask, sweep, sweep_request
 
     console = progress_console()
     where = out / "profile.parquet"
     if resume and where.exists() and not journal_of(where).exists():
         profile = Profile.load(where)  # the sweep was over; what came after it was interrupted
     else:
-        request = sweep_request(where, device, model, seed, minutes, points, resume=resume, overwrite=overwrite)
+        ask = Ask(device, model, seed, minutes, points, tolerance, traffic)
+        request = sweep_request(where, ask, resume=resume, overwrite=overwrite)
         profile = sweep(request, resume)
     console.print("fitting and certifying ...")
     table = fit(profile, coverage=coverage, profile_sha256=file_sha256(where))
@@ -68,4 +71,5 @@ def run(
         raise CertificationError("; ".join(map(str, findings)))
     picture, _ = heat_map(table, question.context_tokens, 0, question.budget_ms, result_console().width)
     written = "written: " + ", ".join(files.values())
-    emit(summary, as_json, grid(evidence_lines(table.document)), picture, question.text, written)
+    lines = [*evidence_lines(table.document), *traffic_lines(profile, table.document)]
+    emit(summary, as_json, grid(lines), picture, question.text, written)

@@ -44,6 +44,12 @@ class Traffic(BaseModel):
     scenes: Annotated[dict[Scene, Share], Field(description="shares of the calibrate and test points")]
     cells: tuple[TrafficCell, ...]
 
+    def title(self) -> str:
+        """The traffic in words."""
+        scenes = ", ".join(f"{scene.value} {share:.0%}" for scene, share in self.scenes.items())
+        outside = f"; {self.outside:.1%} of its weight lies outside the domain and is left out" if self.outside else ""
+        return f"traffic of {self.source}: {self.rows:,} rows; calibrate and test have {scenes}{outside}"
+
     def per_cell(self, cells: Cells) -> NDArray[np.float64]:
         """(cells,): share of each."""
         shares = np.zeros(cells.count)
