@@ -9,6 +9,7 @@ from .guard import escape
 from .render import percent
 
 if TYPE_CHECKING:
+    from ..fitters.weighted import WeightedCoverage
     from ..profiler.profile import Profile
 
 
@@ -72,21 +73,23 @@ def evidence_lines(table: TableV1) -> list[tuple[str, str]]:
     return lines
 
 
-def traffic_lines(profile: Profile, table: TableV1) -> list[tuple[str, str]]:
+def by_traffic(profile: Profile, table: TableV1) -> WeightedCoverage | None:
     """The traffic-weighted coverage of the test session, where the profile was planned by traffic."""
     from ..fitters.weighted import traffic_coverage
     from ..tables.arrays import from_document
 
-    found = traffic_coverage(profile, from_document(table, "table"))
+    return traffic_coverage(profile, from_document(table, "table"))
+
+
+def traffic_lines(found: WeightedCoverage | None) -> list[tuple[str, str]]:
+    """Label and value of `by_traffic`, if there is anything."""
     if found is None:
         return []
-    return [
-        (
-            "by traffic",
-            f"{percent(found.coverage)} of the test session weighted by the traffic's cells, which holds "
-            f"{percent(found.seen)} of the traffic and says as much as {found.rows:.0f} rows; not certified",
-        )
-    ]
+    text = (
+        f"{percent(found.coverage)} of the test session weighted by the traffic's cells, which holds "
+        f"{percent(found.seen)} of the traffic and says as much as {found.rows:.0f} rows; not certified"
+    )
+    return [("by traffic", text)]
 
 
 def _counts(count: CountsV1) -> str:

@@ -32,6 +32,7 @@ def run(
     Example: chunkfit run --minutes 2 --out chunkfit-run
     """
     import json
+    from dataclasses import asdict
 
     from ..fitters.fit import fit
     from ..fitters.validate import validate_with_profile
@@ -40,7 +41,7 @@ def run(
     from ..tables.csv_export import write_csv
     from ..tables.errors import CertificationError
     from ..tables.writing import write_atomically
-    from .evidence import evidence_lines, summary_of, traffic_lines
+    from .evidence import by_traffic, evidence_lines, summary_of, traffic_lines
     from .heat_map import heat_map
     from .output import progress_console, result_console
     from .render import grid
@@ -65,11 +66,13 @@ def run(
     files = {name: str(path) for name, path in paths.items()}
     sessions = {name: meta.model_dump(mode="json") for name, meta in profile.meta.sessions.items()}
     summary = {"files": files, "sessions": sessions} | summary_of(table.document)
+    weighted = by_traffic(profile, table.document)
+    summary |= {"by_traffic": asdict(weighted) if weighted else None}
     summary |= {"valid": not findings, "question": question.data}
     write_atomically(paths["summary"], (json.dumps(summary, indent=1, allow_nan=False) + "\n").encode())
     if findings:
         raise CertificationError("; ".join(map(str, findings)))
     picture, _ = heat_map(table, question.context_tokens, 0, question.budget_ms, result_console().width)
     written = "written: " + ", ".join(files.values())
-    lines = [*evidence_lines(table.document), *traffic_lines(profile, table.document)]
+    lines = [*evidence_lines(table.document), *traffic_lines(weighted)]
     emit(summary, as_json, grid(lines), picture, question.text, written)

@@ -28,8 +28,8 @@ Floats = NDArray[np.float64]
 FOLDS = 4
 # A cell's error is its scene's until about so many points in and around it say otherwise.
 SHRINK = 4.0
-# A held-out error counts up to so many of its scene's medians: one stalled iteration is no reason to go back.
-MOST_MEDIANS = 5.0
+# Larger errors count as this quantile of their scene's: one stalled point is no reason to go back, a region is.
+LARGEST = 0.95
 # Log bracket of a flat cell: its level has to be known too.
 FLAT = 0.1
 # Of a round at most this share goes to one cell: what is known of it is old by then.
@@ -137,7 +137,7 @@ def cell_errors(
         own = scene == index
         # A scene of which nothing could be measured has no error to go by: that of all.
         own = own if own.any() else np.ones(len(own), dtype=np.bool_)
-        off[own] = np.minimum(off[own], MOST_MEDIANS * np.median(off[own]))
+        off[own] = np.minimum(off[own], np.quantile(off[own], LARGEST))
         usual[index] = off[own].mean()
     near = cells.nearness
     total = near @ np.bincount(cell, off, cells.count) + SHRINK * usual[cells.scenes]
