@@ -35,7 +35,9 @@ def test_titles_and_scenes():
     assert [CELLS.scene(CELLS.first[scene]) for scene in SCENES] == list(SCENES)
     assert CELLS.title(0) == "decode n 1-2 k 16-55"
     assert CELLS.title(CELLS.count - 1) == "mixed n 26-128 k 1025-8192 c 162-2048 u 1626-16384"
-    assert CELLS.box(CELLS.first[Scene.PREFILL])== ((0, 0, 1, 0), (0, 0, 4, 64)), "no prefix is in the cell of the shortest"
+    assert CELLS.box(CELLS.first[Scene.PREFILL]) == ((0, 0, 1, 0), (0, 0, 4, 64)), (
+        "no prefix is in the cell of the shortest"
+    )
 
 
 def test_a_cell_is_near_those_that_share_a_face():
