@@ -18,6 +18,7 @@ from .journal import Choice
 from .law import Point
 from .plan import SESSIONS, PlanPoint, Session, SweepPlan, draw_plan, with_sentinels
 from .profile import Profile
+from .traffic import Traffic
 
 
 def synthetic_profile(
@@ -29,10 +30,11 @@ def synthetic_profile(
     test_points: int = 1000,
     tolerance: float | None = None,
     predictor: Predictor | None = None,
+    traffic: Traffic | None = None,
 ) -> Profile:
     """All three sessions of `reference-v1` over its default domain; the same for the same arguments.
 
-    tolerance: as for `draw_plan`; `predictor` then chooses the points.
+    tolerance and traffic: as for `draw_plan`; `predictor` chooses the points of rounds.
     """
     plan = draw_plan(
         default_domain("synthetic"),
@@ -45,6 +47,7 @@ def synthetic_profile(
         warmups=0,
         warmup_ms=0.0,
         tolerance=tolerance,
+        traffic=traffic,
     )
     measured = [entry for session in SESSIONS for entry in _measure(plan, session, plan.points(session))]
     choices: list[Choice] = []
