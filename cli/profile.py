@@ -54,10 +54,10 @@ def profile(
     Example: chunkfit profile profile.parquet --minutes 2
     """
     from .render import grid
-    from .sweeping import Ask, measured_lines, sweep, sweep_request
+    from .sweeping import SweepOptions, measured_lines, sweep, sweep_request
 
-    ask = Ask(device, model, seed, minutes, points, tolerance, traffic)
-    request = sweep_request(out, ask, resume=resume, overwrite=overwrite)
+    options = SweepOptions(device, model, seed, minutes, points, tolerance, traffic)
+    request = sweep_request(out, options, resume=resume, overwrite=overwrite)
     measured = sweep(request, resume)
     data = {"profile": str(out)} | measured.meta.model_dump(mode="json")
     emit(data, as_json, grid(measured_lines(measured)), f"written: {out}")

@@ -46,15 +46,15 @@ def run(
     from .output import progress_console, result_console
     from .render import grid
     from .sample_question import sample_question
-    from .sweeping import Ask, sweep, sweep_request
+    from .sweeping import SweepOptions, sweep, sweep_request
 
     console = progress_console()
     where = out / "profile.parquet"
     if resume and where.exists() and not journal_of(where).exists():
         profile = Profile.load(where)  # the sweep was over; what came after it was interrupted
     else:
-        ask = Ask(device, model, seed, minutes, points, tolerance, traffic)
-        request = sweep_request(where, ask, resume=resume, overwrite=overwrite)
+        options = SweepOptions(device, model, seed, minutes, points, tolerance, traffic)
+        request = sweep_request(where, options, resume=resume, overwrite=overwrite)
         profile = sweep(request, resume)
     console.print("fitting and certifying ...")
     table = fit(profile, coverage=coverage, profile_sha256=file_sha256(where))

@@ -23,7 +23,7 @@ DEFAULT_MODELS = {"cuda": "llama-3.2-1b"}  # elsewhere the tiny model: a CPU nee
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class SweepOptions:
     """What the command line asks of a sweep."""
 
     device: str
@@ -35,16 +35,16 @@ class Ask:
     traffic: Path | None
 
 
-def sweep_request(out: Path, ask: Ask, *, resume: bool, overwrite: bool) -> ProfileRequest:
+def sweep_request(out: Path, options: SweepOptions, *, resume: bool, overwrite: bool) -> ProfileRequest:
     """The default plan of a device and model; a resumed sweep keeps the plan of its journal."""
     from ..profiler.devices import resolve_device
     from ..tables.errors import UsageError
 
-    if ask.minutes is not None and ask.minutes <= 0:
-        raise UsageError(f"--minutes {ask.minutes:g}: expected more than 0")
-    tolerance = share(ask.tolerance, "--tolerance")
-    device = resolve_device(ask.device)
-    model = ask.model or DEFAULT_MODELS.get(device, "tiny")
+    if options.minutes is not None and options.minutes <= 0:
+        raise UsageError(f"--minutes {options.minutes:g}: expected more than 0")
+    tolerance = share(options.tolerance, "--tolerance")
+    device = resolve_device(options.device)
+    model = options.model or DEFAULT_MODELS.get(device, "tiny")
     plan = journalled_plan(out) if resume else None
     if plan is None:
         warmups, warmup_ms = default_warmup(device)
@@ -52,21 +52,21 @@ def sweep_request(out: Path, ask: Ask, *, resume: bool, overwrite: bool) -> Prof
         plan = draw_plan(
             domain,
             default_step_totals(device),
-            ask.seed,
-            fit_points=ask.points,
-            calibrate_points=ask.points,
-            test_points=ask.points,
+            options.seed,
+            fit_points=options.points,
+            calibrate_points=options.points,
+            test_points=options.points,
             warmups=warmups,
             warmup_ms=warmup_ms,
             tolerance=tolerance,
-            traffic=None if ask.traffic is None else read_traffic(ask.traffic, domain),
+            traffic=None if options.traffic is None else read_traffic(options.traffic, domain),
         )
     return ProfileRequest(
         device=device,
         model=model,
         plan=plan,
         out=out,
-        budget_s=None if ask.minutes is None else 60 * ask.minutes,
+        budget_s=None if options.minutes is None else 60 * options.minutes,
         overwrite=overwrite,
     )
 

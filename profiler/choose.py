@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..tables.batch import SCENES
+from ..tables.errors import DeviceMemoryError
 from ..tables.grid import Points
 from ..tables.predictor import Predictor
 from .cells import Cells
@@ -26,6 +27,7 @@ from .traffic import Traffic
 Floats = NDArray[np.float64]
 
 FOLDS = 4
+FEWEST = 20  # points to choose others by
 # A cell's error is its scene's until about so many points in and around it say otherwise.
 SHRINK = 4.0
 # Larger errors count as this quantile of their scene's: one stalled point is no reason to go back, a region is.
@@ -70,8 +72,16 @@ def journal_choice(plan: SweepPlan, contents: JournalContents, predictor: Predic
 def next_choice(
     plan: SweepPlan, earlier: Sequence[Choice], points: Points, latency_ms: Floats, predictor: Predictor
 ) -> Choice:
-    """The round after `earlier`, from the medians (m,) of the fit session's points (m, 4)."""
+    """The round after `earlier`, from the medians (m,) of the fit session's points (m, 4).
+
+    Raises DeviceMemoryError when so little fitted the device that there is nothing to choose by.
+    """
     assert plan.rounds is not None  # asked by sessions of such plans only
+    if len(points) < FEWEST:
+        raise DeviceMemoryError(
+            f"fit session: {len(points)} points could be measured; expected at least {FEWEST} to choose others by: "
+            "the others did not fit the device; take a smaller domain or model"
+        )
     cells = Cells(plan.domain)
     fresh = fresh_points(cells, plan.step_totals, np.random.default_rng([plan.seed, 1 + len(earlier)]))
     errors = cell_errors(cells, cell_weights(cells, fresh, plan.traffic), points, latency_ms, predictor, fresh)
@@ -132,11 +142,10 @@ def cell_errors(
         held[out], anywhere = predicted[: int(out.sum())], predicted[int(out.sum()) :]
     off = np.abs(latency_ms / held - 1)
     cell, scene = cells.of(points), cells.scenes[cells.of(points)]
-    usual = np.zeros(len(SCENES))
-    for index in range(len(SCENES)):
+    # A scene of which nothing could be measured is taken to be as uncertain as all.
+    usual = np.full(len(SCENES), off.mean())
+    for index in np.unique(scene):
         own = scene == index
-        # A scene of which nothing could be measured has no error to go by: that of all.
-        own = own if own.any() else np.ones(len(own), dtype=np.bool_)
         off[own] = np.minimum(off[own], np.quantile(off[own], LARGEST))
         usual[index] = off[own].mean()
     near = cells.nearness

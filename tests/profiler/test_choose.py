@@ -20,6 +20,7 @@ from chunkfit.profiler.plan import draw_plan
 from chunkfit.profiler.rounds import CHOICE_S, ROUND_AT_LEAST, round_points, rounds_to_come, start_points
 from chunkfit.profiler.traffic import read_traffic
 from chunkfit.tables.batch import Scene
+from chunkfit.tables.errors import DeviceMemoryError
 from chunkfit.tables.grid import scene_of
 
 CELLS = Cells(SYNTHETIC_DOMAIN)
@@ -149,6 +150,17 @@ def test_points_are_dealt_by_error_bracket_and_what_is_there():
     assert (scene_of(np.asarray(even)) == "decode").any()
     assert not set(choose(CELLS, flat, FRESH, 50, set(even))) & set(even)
     assert len(choose(CELLS, flat, FRESH[:30], 50, set())) <= 30, "fewer where the candidates end"
+
+
+def test_nothing_to_choose_by_is_said():
+    with pytest.raises(DeviceMemoryError, match=r"12 points could be measured; expected at least 20"):
+        next_choice(PLAN, [], POINTS[:12], measured(POINTS[:12]), knows_all)
+
+
+def test_a_scene_without_points_is_as_uncertain_as_all():
+    left = POINTS[scene_of(POINTS) != "mixed"]
+    errors = cell_errors(CELLS, LAW, left, 1.1 * measured(left), knows_all, FRESH)
+    assert errors.error == pytest.approx(np.full(CELLS.count, 0.1))
 
 
 def test_sizes_of_rounds():
