@@ -12,7 +12,7 @@ from .journal_writer import JournalWriter
 from .plan import PlanPoint, Session, SweepPlan
 from .rounds import CHOICE_S
 
-# The next round, chosen elsewhere within the given seconds; None: it was not ready in time, or nobody is there.
+# The next round, chosen elsewhere within the given seconds; None: it was not ready in time.
 Ask = Callable[[float | None], Choice | None]
 
 
@@ -45,7 +45,10 @@ class Asking:
 
 
 def read_choice(descriptor: int, seconds: float | None) -> Choice | None:
-    """A round, as a line of JSON from `descriptor`; None when it is not there after `seconds` or nobody writes."""
+    """A round, as a line of JSON from `descriptor`; None when it is not there after `seconds`.
+
+    Raises BrokenPipeError when the other side is gone: the session is not over then, whatever its time.
+    """
     until = None if seconds is None else time.monotonic() + seconds
     data = b""
     while not data.endswith(b"\n"):
@@ -54,6 +57,6 @@ def read_choice(descriptor: int, seconds: float | None) -> Choice | None:
             return None
         part = os.read(descriptor, 1 << 16)
         if not part:
-            return None
+            raise BrokenPipeError("the process that chooses the points is gone")
         data += part
     return Choice.model_validate_json(data)

@@ -119,8 +119,6 @@ def run_session(
                 work = work_of(schedule, plan.warmups)
         if outcome == "deadline" and place > 0 and schedule[place - 1].role != "sentinel":
             one(plan.sentinel)
-    if not rounds.over and not alive():
-        return "orphaned"
     if rounds.left:
         outcome = "deadline"
     journal.end(session, complete=outcome == "complete")
