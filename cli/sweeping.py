@@ -111,7 +111,7 @@ def sweep(request: ProfileRequest, resume: bool) -> Profile:
             elif event.kind == "round":
                 console.print(f"[dim]{escape(event.message)}[/]", highlight=False)
             elif event.kind == "end":
-                progress.update(task, completed=event.done, left="")
+                progress.update(task, completed=event.done, total=event.total, left="")
                 progress.stop_task(task)
                 if event.message:
                     console.print(f"{event.session}: {escape(event.message)}", highlight=False)

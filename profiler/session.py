@@ -123,6 +123,7 @@ def run_session(
         outcome = "deadline"
     journal.end(session, complete=outcome == "complete")
     message = "" if outcome == "complete" else f"time was up after {finished} of {total} points"
+    total = finished if outcome == "complete" else total  # rounds may have stopped at their tolerance
     on_progress(SweepEvent(kind="end", session=session, done=finished, total=total, message=message))
     return outcome
 

@@ -304,3 +304,16 @@ def test_the_sessions_together_keep_the_budget_with_rounds(request_):
     result = profile(asked, predictor=off)
     assert sum(meta.seconds for meta in result.meta.sessions.values()) < 8.0
     assert 0 < result.meta.sessions["fit"].points < plan.planned("fit")
+
+
+def test_a_session_is_complete_at_its_tolerance(path):
+    def enough(seconds):
+        choice = Chooser(path)(seconds)
+        return choice.model_copy(update={"points": (), "stopped": "tolerance"})
+
+    outcome, events = measure(path, FakeDevice(), enough)
+    assert outcome == "complete"
+    assert (events[-1].done, events[-1].total, events[-1].message) == (START, START, "")
+    meta = profile_of_journal(read_journal(path), "p").meta
+    assert (meta.sessions["fit"].points, meta.sessions["fit"].planned) == (START, START + 30)
+    assert [(one.chosen, one.stopped) for one in meta.rounds] == [(0, "tolerance")]
