@@ -24,6 +24,6 @@ def milliseconds(text: str, option: str) -> float:
 def percentage(text: str, option: str) -> float:
     """`5%` -> 0.05. Raises UsageError naming the option: a bare number may be either."""
     match = re.fullmatch(r"\s*([0-9]*\.?[0-9]+)\s*%\s*", text)
-    if not match:
-        raise UsageError(f"{option} {text!r}: expected a percentage, such as 5%")
+    if not match or float(match[1]) > 100:
+        raise UsageError(f"{option} {text!r}: expected a percentage from 0% to 100%, such as 5%")
     return float(match[1]) / 100

@@ -10,7 +10,7 @@ is one point), these become rarer than their share the more points are drawn.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -175,9 +175,17 @@ def draw_scene(
     return Draw(np.asarray(list(found)[:count], dtype=np.int64).reshape(-1, 4), drawn, rejected)
 
 
-def shares(count: int) -> dict[Scene, int]:
-    """`count` points in equal shares over the scenes, what is left over to the first ones."""
-    return {scene: count // 3 + (index < count % 3) for index, scene in enumerate(SCENES)}
+def shares(count: int, scenes: Mapping[Scene, float] | None = None) -> dict[Scene, int]:
+    """`count` points over the scenes in shares that add up to 1, by default in equal ones.
+
+    What is left over goes to the largest remainders, among equals to the first scenes.
+    """
+    exact = {scene: count * (1 / len(SCENES) if scenes is None else scenes[scene]) for scene in SCENES}
+    whole = {scene: int(share) for scene, share in exact.items()}
+    by_remainder = sorted(SCENES, key=lambda scene: round(whole[scene] - exact[scene], 9))
+    for scene in by_remainder[: count - sum(whole.values())]:
+        whole[scene] += 1
+    return whole
 
 
 def draw(
@@ -186,8 +194,9 @@ def draw(
     step_totals: Sequence[int],
     seed: int | np.random.SeedSequence,
     exclude: Collection[Point] = frozenset(),
+    scenes: Mapping[Scene, float] | None = None,
 ) -> Draw:
-    """`count` distinct points of the law, scenes in equal shares, in random order.
+    """`count` distinct points of the law, scenes in equal shares or those of `scenes`, in random order.
 
     seed decides everything; two seeds give independent scrambles. Raises UsageError when the domain
     does not hold that many distinct points.
@@ -196,7 +205,7 @@ def draw(
     *scene_seeds, shuffle_seed = root.spawn(4)
     parts = [
         draw_scene(domain, scene, share, step_totals, scene_seed, exclude)
-        for (scene, share), scene_seed in zip(shares(count).items(), scene_seeds, strict=True)
+        for (scene, share), scene_seed in zip(shares(count, scenes).items(), scene_seeds, strict=True)
     ]
     points = np.concatenate([part.points for part in parts])
     np.random.default_rng(shuffle_seed).shuffle(points)
