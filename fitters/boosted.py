@@ -29,7 +29,7 @@ TREES = 300
 PARAMETERS: dict[str, Any] = {
     "objective": "regression",
     "learning_rate": 0.08,
-    "num_leaves": 31,
+    "num_leaves": 15,
     "min_data_in_leaf": 5,
     "monotone_constraints_method": "advanced",
     # The same model on any number of cores, and again tomorrow.
@@ -69,8 +69,11 @@ def boosted(rows: Rows, ladders: Mapping[Scene, Ladder]) -> dict[Scene, SceneMod
             weight = huber_weights(y - np.asarray(booster.predict(x)))
     curve = BoostedCurve(booster)
     shown = {"trees": float(booster.num_trees())}
-    return {scene: SceneModel(curve, lift(own, curve.total_ms(own.points)), shown)
-            for scene in ladders for own in [rows.scene(scene)]}
+    return {
+        scene: SceneModel(curve, lift(own, curve.total_ms(own.points)), shown)
+        for scene in ladders
+        for own in [rows.scene(scene)]
+    }
 
 
 def boost(

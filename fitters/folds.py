@@ -39,5 +39,6 @@ def _group(values: NDArray[np.int64], used: Mask) -> NDArray[np.int64]:
     """Number of each value's grid value or band, counted over the used rows."""
     distinct = np.unique(values[used])
     if len(distinct) > MOST_VALUES:
-        return np.floor(np.log(np.maximum(values, 1)) / np.log(BAND)).astype(np.int64)
-    return np.searchsorted(distinct, values)
+        bands: NDArray[np.int64] = np.floor(np.log(np.maximum(values, 1)) / np.log(BAND)).astype(np.int64)
+        return bands
+    return np.asarray(np.searchsorted(distinct, values), dtype=np.int64)

@@ -23,6 +23,7 @@ from scipy import sparse
 from scipy.sparse.linalg import splu
 
 from ..tables.batch import Scene
+from ..tables.closure import close_expected
 from ..tables.grid import SCENE_AXES, Axes, Ladder, Points, batch_totals, corners, locate_all
 from ..tables.lookup import WEIGHT_ONE
 from .robust import huber_weights
@@ -106,10 +107,15 @@ def corrected(
     strength = _choose_strength(design, residual, smooth)
     correction = _solve(design, residual, smooth, strength)
     knots = len(ladder_ms)
+    raw_ladder = ladder_ms * (1 + correction[:knots])
+    ladder_measured = np.asarray(to_ladder.sum(axis=0)).ravel() >= MEASURED_WEIGHT
+    # Each part is closed by itself, so the base is fitted beside the ladder as it will stand.
+    beside = rows.latency_ms - to_ladder @ close_expected(raw_ladder, ladder_measured) - to_base @ base_ms
+    base_correction = _solve(design[:, knots:], beside / model, smooth[knots:, knots:], strength)
     return Nodes(
-        ladder_ms * (1 + correction[:knots]),
-        (base_ms + (node_ladder_ms + base_ms) * correction[knots:]).reshape(axes.shape(scene)),
-        np.asarray(to_ladder.sum(axis=0)).ravel() >= MEASURED_WEIGHT,
+        raw_ladder,
+        (base_ms + (node_ladder_ms + base_ms) * base_correction).reshape(axes.shape(scene)),
+        ladder_measured,
         (np.asarray(to_base.sum(axis=0)).ravel() >= MEASURED_WEIGHT).reshape(axes.shape(scene)),
     )
 

@@ -23,6 +23,7 @@ from .rows import Rows
 from .scene_experts import ladder_and_features
 
 STATES = 12  # per ladder knot: states (n, k, u) of measured points, moved to its total
+CURVATURE = 1e-3  # a curve has no noise that the ladder should smooth away, only gaps between its points
 MOST_POINTS = 4000  # measured points at which the curve is read; more say nothing new of a smooth base
 
 
@@ -49,7 +50,7 @@ def split(curve: Curve, scene: Scene, ladder: Ladder, measured: Points) -> Split
         return curve
     points = _probes(scene, ladder, measured)
     values = Rows(points, curve.total_ms(points), np.arange(len(points)), np.zeros(len(points), dtype=np.bool_))
-    return Projected(curve, ladder_and_features(values, scene, ladder))
+    return Projected(curve, ladder_and_features(values, scene, ladder, CURVATURE))
 
 
 def _probes(scene: Scene, ladder: Ladder, measured: Points) -> Points:

@@ -53,8 +53,11 @@ def scene_experts(rows: Rows, ladders: Mapping[Scene, Ladder]) -> dict[Scene, Sc
     return models
 
 
-def ladder_and_features(rows: Rows, scene: Scene, ladder: Ladder) -> FeatureCurve:
-    """The median of `rows`: a free non-decreasing ladder at the ladder's knots and the features, all >= 0."""
+def ladder_and_features(rows: Rows, scene: Scene, ladder: Ladder, curvature: float = CURVATURE) -> FeatureCurve:
+    """The median of `rows`: a free non-decreasing ladder at the ladder's knots and the features, all >= 0.
+
+    curvature: weight of the penalty on the ladder's bends, in rows.
+    """
     knots = np.asarray(ladder.batch_tokens, dtype=np.float64)
     totals = np.clip(batch_totals(rows.points).astype(np.float64), knots[0], knots[-1])
     # Column 0 is the ladder's first value, column j its rise from knot j - 1 to knot j.
@@ -63,7 +66,7 @@ def ladder_and_features(rows: Rows, scene: Scene, ladder: Ladder) -> FeatureCurv
     relative = columns / rows.latency_ms[:, None]
     scale = np.abs(relative).max(axis=0, initial=0.0)
     scale[scale == 0] = 1.0
-    penalty = _curvature(knots, totals, rows.latency_ms, columns.shape[1]) / scale
+    penalty = curvature**0.5 * _curvature(knots, totals, rows.latency_ms, columns.shape[1]) / scale
     weight = np.ones(len(rows))
     coefficients = np.zeros(columns.shape[1])
     for _ in range(1 + REWEIGHTS):
@@ -93,7 +96,7 @@ def _curvature(
             continue
         row = np.zeros(width)
         row[1 + j], row[2 + j] = -1 / step[j], 1 / step[j + 1]
-        penalty.append(CURVATURE**0.5 * min(step[j], step[j + 1]) / level[j + 1] * row)
+        penalty.append(min(step[j], step[j + 1]) / level[j + 1] * row)
     return np.asarray(penalty).reshape(-1, width)
 
 
