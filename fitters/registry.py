@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..tables.errors import UsageError
 from .boosted import boosted
 from .estimator import Estimator
+from .hybrid import hybrid
 from .linear import linear
 from .quantile import quantile
 from .scene_experts import scene_experts
@@ -14,6 +15,7 @@ ESTIMATORS: dict[str, Estimator] = {
     "quantile": quantile,
     "scene_experts": scene_experts,
     "boosted": boosted,
+    "hybrid": hybrid,
 }
 AUTO = "auto"  # all of them compete
 
