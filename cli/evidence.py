@@ -8,6 +8,8 @@ from ..tables.schema_v1 import CountsV1, TableV1
 from .guard import escape
 from .render import percent
 
+LOUD_DRIFT = 1.05  # between sessions; above it the machine is not quiet, whatever a sentinel says
+
 
 def summary_of(table: TableV1) -> dict[str, Any]:
     """The figures of a table without its nodes."""
@@ -64,7 +66,7 @@ def evidence_lines(table: TableV1) -> list[tuple[str, str]]:
     ):
         known = "not measured" if factor is None else f"factor {factor:.4f}, on the bound of such batches alone"
         lines.append((name, known))
-    if test and drift is not None and drift > 1.05:
+    if test and drift is not None and drift > LOUD_DRIFT:
         lines.append(("", f"[yellow]sessions differ by {100 * (drift - 1):.0f}%: this machine is not quiet[/]"))
     return lines
 

@@ -14,6 +14,7 @@ from .guard import guarded
 from .ingest import ingest
 from .microbench import microbench
 from .profile import profile
+from .report import report
 from .run import run
 from .show import show
 from .size import size
@@ -30,6 +31,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "show": show,
     "chunk": chunk,
     "size": size,
+    "report": report,
     "export": export,
 }
 

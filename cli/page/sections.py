@@ -1,0 +1,224 @@
+"""The parts of the page below the first screen: a figure, its n, and the numbers behind it as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from ...tables.fingerprint import Fingerprint, severity
+from ..render import percent
+from . import figures
+from .curves import panels
+from .evidence import Evidence, misses
+from .html import Section, figure, paragraph, table
+from .svg import drawn
+
+UNKNOWN = "unknown"
+
+
+def curves(evidence: Evidence) -> Section:
+    shown = panels(evidence)
+    if not shown:
+        return Section("curves", "T against c", paragraph("no test rows: nothing to hold the curves against", "warn"))
+    rows = -(-len(shown) // 2)
+    svg = drawn("curves", "time against chunk tokens, curves and raw rows", 3.1 * rows + 0.4, figures.curves(shown))
+    caption = (
+        "Dots are raw rows of the test session: one iteration each, never averaged, seen by no fit. The grey line "
+        "behind a dot spans from expected to bound of that row's own n, k, c, u, which is what counts. The blue curve "
+        "is one state only, the median of the panel's rows, so dots of other states need not lie on it. Log scales."
+    )
+    return Section("curves", "T against c, with margin and raw rows", figure(svg, caption))
+
+
+def residuals(evidence: Evidence) -> Section:
+    test, stored = evidence.readings.get("test"), evidence.table.test
+    title = "Residuals by scene"
+    if test is None or stored is None:
+        return Section("residuals", title, paragraph("no test session", "warn"))
+    parts = [(scene, test.scene(scene)) for scene in test.rows.scenes()]
+    svg = drawn("residuals", "residuals of test rows by scene", 3.4, figures.residuals(parts))
+    caption = "Test session, one row per point: measured over expected time, and the bound of each row, as it is read."
+    numbers = table(
+        ("scene", "rows", "median", "mean", "P90", "P99", "worst T over E", "in ms", "mean U/T"),
+        [
+            (
+                name,
+                f"{e.rows:,}",
+                *(f"{value:.2f}%" for value in (e.median_percent, e.mape_percent, e.p90_percent, e.p99_percent)),
+                f"{e.worst_under_percent:.1f}%",
+                f"{e.worst_under_ms:.3g}",
+                f"{e.mean_bound_ratio:.3f}",
+            )
+            for name, e in stored.errors.items()
+        ],
+    )
+    note = paragraph(
+        "Absolute errors in percent of the measured time, as the table stores them. Worst: the largest (T - E) / T, "
+        "and the largest T - E in ms.",
+        "faint",
+    )
+    return Section("residuals", title, figure(svg, caption) + numbers + note)
+
+
+def coverage(evidence: Evidence) -> Section:
+    certificate, test, found = evidence.table.certificate, evidence.table.test, misses(evidence)
+    title = "Coverage with intervals"
+    if not found:
+        return Section("coverage", title, paragraph("no calibration or test rows", "warn"))
+    promised = None if certificate is None else certificate.coverage
+    svg = drawn("coverage", "share of rows above the bound", 0.3 * len(found) + 0.9, figures.coverage(found, promised))
+    caption = (
+        "Rows above the bound of all rows. The calibration session set the margin, so its own count says little; the "
+        "test session was read once, at the end. Each interval stands by itself: of twenty, one misses. Only the "
+        "sessions as a whole are certified; an orange one lies above what is allowed."
+    )
+    body = figure(svg, caption)
+    if test is not None and test.block_low is not None:
+        body += paragraph(
+            f"Test coverage when whole points are drawn again (bootstrap): {percent(test.block_low)} to "
+            f"{percent(test.block_high)}. Without rows under a throttle: {percent(test.unflagged.coverage)} of "
+            f"{test.unflagged.rows:,}."
+        )
+    parts = [
+        (
+            part.name.replace("_", " "),
+            "all" if part.scene is None else part.scene.value,
+            part.detail,
+            "not measured" if part.factor is None else f"{part.factor:.4f}",
+        )
+        for part in evidence.table.margin
+    ]
+    body += "<h3>Parts of the margin</h3>" + table(("part", "scene", "how", "factor"), parts, text_columns=3)
+    return Section("coverage", title, body)
+
+
+def candidates(evidence: Evidence) -> Section:
+    fitter = evidence.table.fitter
+    selection = fitter.options.get("selection")
+    title = "Fitters that competed"
+    if not selection:
+        return Section("candidates", title, paragraph(f"{fitter.name}; the table says nothing of others"))
+    body = paragraph(selection["why"])
+    scored = [(c["name"], c["pinball_50_percent"]) for c in selection["candidates"] if c["pinball_50_percent"]]
+    if scored:
+        svg = drawn(
+            "candidates",
+            "held-out losses of the fitters",
+            0.35 * len(scored) + 1.2,
+            figures.candidates(scored, fitter.name),
+        )
+        body += figure(
+            svg,
+            f"n = {fitter.options['fit_points']:,} points, {fitter.options['fit_rows']:,} rows of the fit session. "
+            "Left out in turn: whole points, and whole ranges of values. No test row had a say. Ties: the simpler.",
+        )
+    names = {"pinball_50_percent": "E", "pinball_99_percent": "bound"}
+    kinds = list(dict.fromkeys((key, kind) for c in selection["candidates"] for key in names for kind in c[key]))
+    body += table(
+        ("fitter", *(f"{names[key]}, {kind}" for key, kind in kinds)),
+        [
+            (c["name"], *(f"{c[key][kind]:.3f}%" if kind in c[key] else "" for key, kind in kinds))
+            for c in selection["candidates"]
+            if c["reason"] is None
+        ],
+    )
+    for c in selection["candidates"]:
+        if c["reason"] is not None:
+            body += paragraph(f"{c['name']} did not compete: {c['reason']}")
+    body += paragraph(
+        "E: pinball loss at 0.5 by what was left out. Bound: pinball loss at 0.99 by the shape of the noise; the "
+        f"table's is {fitter.options['scale']}.",
+        "faint",
+    )
+    return Section("candidates", title, body)
+
+
+def drift(evidence: Evidence) -> Section:
+    title = "Drift of the sentinel, and the sessions"
+    sentinel = evidence.profile.select(role="sentinel").columns
+    shown = [
+        (name, sentinel["order"][mask], sentinel["latency_ms"][mask])
+        for name in evidence.profile.meta.sessions
+        for mask in [sentinel["session"] == name]
+        if mask.any()
+    ]
+    if shown:
+        caption = (
+            "One point, measured again and again: what moves here is the machine, not the batch. Blue line: the "
+            "session's median. Quiet: interquartile range under 3% and trend under 2%."
+        )
+        body = figure(drawn("drift", "times of the sentinel in each session", 2.8, figures.drift(shown)), caption)
+    else:
+        body = paragraph("Unknown: no sentinel was measured, so nothing says whether the machine was quiet.", "warn")
+    for name, session in evidence.profile.meta.sessions.items():
+        body += paragraph(f"{name}: {session.sentinel.title()}")
+    body += table(
+        ("session", "started", "planned", "points", "rows", "throttled", "skipped", "seconds", *_STATE),
+        [
+            (
+                name,
+                session.started_at or UNKNOWN,
+                *(f"{v:,}" for v in (session.planned, session.points, session.rows, session.flagged, session.skipped)),
+                f"{session.seconds:,.0f}",
+                *(_range(evidence, name, column) for column in _STATE.values()),
+            )
+            for name, session in evidence.profile.meta.sessions.items()
+        ],
+        text_columns=2,
+    )
+    return Section("drift", title, body)
+
+
+_STATE = {"SM clock, MHz": "sm_clock_mhz", "temperature, C": "temperature_c", "power, W": "power_w"}
+
+
+def _range(evidence: Evidence, session: str, column: str) -> str:
+    """Smallest to largest value that the device said in a session."""
+    values = evidence.profile.columns[column][evidence.profile.columns["session"] == session]
+    known = values[~np.isnan(values)]
+    return f"{known.min():.0f} to {known.max():.0f}" if len(known) else UNKNOWN
+
+
+def fingerprint(evidence: Evidence) -> Section:
+    facts: Fingerprint = evidence.table.fingerprint
+    rows = [
+        (
+            name,
+            "none or unknown" if value is None else _plain(value),
+            severity(name).value,
+            Fingerprint.model_fields[name].description or "",
+        )
+        for name, value in facts.model_dump().items()
+    ]
+    body = paragraph("A difference means: refuse - another table is needed; warn - check the coverage again; note.")
+    body += table(("field", "value", "a difference", "what it is"), rows, text_columns=4)
+    domain = evidence.table.domain
+    body += "<h3>Domain</h3>" + table(
+        ("limit", "what it is", "value"),
+        [
+            (name, type(domain).model_fields[name].description or "", f"{v:,}")
+            for name, v in domain.model_dump().items()
+        ],
+        text_columns=2,
+    )
+    body += paragraph("Outside it the table refuses.", "faint")
+    return Section("fingerprint", "Fingerprint and domain", body)
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {item}" for key, item in value.items())
+    if isinstance(value, tuple | list):
+        return ", ".join(map(str, value))
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+SECTIONS: tuple[Callable[[Evidence], Section], ...] = (
+    curves,
+    residuals,
+    coverage,
+    candidates,
+    drift,
+    fingerprint,
+)
