@@ -15,6 +15,7 @@ from ..evidence import LOUD_DRIFT
 from .evidence import Evidence
 
 FEW_NODES_WITH_DATA = 0.5
+LOUD_GAP_PERCENT = 10.0
 
 
 class Level(StrEnum):
@@ -35,7 +36,7 @@ class Concern:
 def concerns(evidence: Evidence) -> list[Concern]:
     """Every one of them, worst first."""
     found = [Concern(Level.WRONG, f"{finding.where}: {finding.message}") for finding in evidence.findings]
-    for source in (_origin, _machine, _coverage, _factors, _grid, _candidates):
+    for source in (_origin, _machine, _coverage, _factors, _grid, _fit):
         found += source(evidence)
     rank = list(Level)
     return sorted(found, key=lambda concern: rank.index(concern.level))
@@ -146,7 +147,23 @@ def _grid(evidence: Evidence) -> Iterator[Concern]:
             )
 
 
-def _candidates(evidence: Evidence) -> Iterator[Concern]:
+def _fit(evidence: Evidence) -> Iterator[Concern]:
+    repeat, gap = evidence.repeat, evidence.table.gap
+    if repeat is None:
+        yield Concern(Level.UNKNOWN, f"the fit could not be done again: {evidence.not_repeated}")
+    elif repeat.worst_difference > 0:
+        yield Concern(
+            Level.WARNING,
+            f"the fit, done again from the profile with the versions here, gives bounds that differ by up to "
+            f"{100 * repeat.worst_difference:.2g}% at a node",
+        )
+    if gap is not None and gap.max_node_percent > LOUD_GAP_PERCENT:
+        where = ", ".join(f"{axis} {value:,}" for axis, value in (gap.where or {}).items())
+        yield Concern(
+            Level.WARNING,
+            f"monotone closure raised a measured node's bound by {gap.max_node_percent:.0f}% ({where}): there the data "
+            "fell as work grew, by noise or in truth",
+        )
     for candidate in evidence.table.fitter.options.get("selection", {}).get("candidates", ()):
         if candidate["reason"] is not None:
             yield Concern(Level.NOTE, f"fitter {candidate['name']} did not compete: {candidate['reason']}")

@@ -9,13 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...fitters.metrics import clopper_pearson
+from ...fitters.repeat import Repeat, repeated
 from ...fitters.rows import Rows, held_out
 from ...fitters.validate import validate_with_profile
 from ...profiler.profile import Profile, file_sha256
 from ...tables.arrays import TableArrays, from_document
 from ...tables.batch import Scene
 from ...tables.document import Finding
-from ...tables.errors import CertificationError, TableFormatError, UsageError
+from ...tables.errors import CertificationError, ChunkfitError, TableFormatError, UsageError
 from ...tables.grid import scene_of
 from ...tables.schema_v1 import TableV1
 
@@ -58,7 +59,8 @@ class Misses:
 class Evidence:
     """A table, the profile it came from, and every finding of `chunkfit validate` about the two.
 
-    readings: by session, of those that can be read.
+    readings: by session, of those that can be read. repeat: None where the fit could not be done again,
+    for the reason in `not_repeated`.
     """
 
     table_path: Path
@@ -68,6 +70,8 @@ class Evidence:
     profile: Profile
     findings: tuple[Finding, ...]
     readings: dict[str, Reading]
+    repeat: Repeat | None
+    not_repeated: str
 
     @property
     def scenes(self) -> list[Scene]:
@@ -76,7 +80,7 @@ class Evidence:
 
 
 def gather(table_path: Path, profile_path: Path) -> Evidence:
-    """Validate the table against its profile and read the held-out rows with it.
+    """Validate the table against its profile, read the held-out rows with it, and fit it again.
 
     Raises TableFormatError for a file that is no table, UsageError for another profile than the one it was
     fitted on, ProfileFormatError for a profile that cannot be read.
@@ -100,7 +104,17 @@ def gather(table_path: Path, profile_path: Path) -> Evidence:
         except CertificationError:
             continue  # validation has found it
         readings[session] = Reading(rows, *arrays.read(rows.points))
-    return Evidence(table_path, profile_path, table, arrays, profile, tuple(findings), readings)
+    repeat, reason = _repeat(table, profile)
+    return Evidence(table_path, profile_path, table, arrays, profile, tuple(findings), readings, repeat, reason)
+
+
+def _repeat(table: TableV1, profile: Profile) -> tuple[Repeat | None, str]:
+    try:
+        return repeated(table, profile), ""
+    except ChunkfitError as error:
+        return None, str(error)
+    except ModuleNotFoundError as error:
+        return None, f"{error.name} is not installed here, which fitter {table.fitter.name} needs"
 
 
 def misses(evidence: Evidence) -> list[Misses]:

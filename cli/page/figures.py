@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from ...tables.batch import Scene
 from .curves import Panel
 from .evidence import Misses, Reading
+from .gap_map import GapMap
 from .svg import INK
 
 Draw = Callable[[Any], None]
@@ -105,26 +106,25 @@ def coverage(found: Sequence[Misses], promised: float | None) -> Draw:
     return draw
 
 
-def gap_map(maps: Sequence[tuple[str, str, str, Sequence[int], Sequence[int], NDArray[np.float64]]]) -> Draw:
-    """Maps of (title, x name, y name, x knots, y knots, percent (y, x)); NaN where there is no data."""
+def gap_map(maps: Sequence[GapMap]) -> Draw:
+    """A map per scene, one colour scale for all; a dot where there is data."""
+    from matplotlib import colormaps
 
     def draw(figure: Any) -> None:
         axes = figure.subplots(1, len(maps), squeeze=False).ravel()
-        highest = max(float(np.nanmax(values, initial=0.0)) for *_, values in maps)
-        for axis, (title, x_name, y_name, x, y, values) in zip(axes, maps, strict=True):
-            mesh = axis.pcolormesh(
-                np.arange(len(x) + 1),
-                np.arange(len(y) + 1),
-                np.ma.masked_invalid(values),
-                cmap="viridis",
-                vmin=0,
-                vmax=highest or 1.0,
-                edgecolors="none",
-            )
-            axis.set_xticks(np.arange(len(x)) + 0.5, [f"{v:,}" for v in x], rotation=60)
-            axis.set_yticks(np.arange(len(y)) + 0.5, [f"{v:,}" for v in y])
+        highest = max(float(m.percent.max()) for m in maps) or 1.0
+        # Few colours: a colour bar of many is an image, and the page takes none.
+        colours = colormaps["cividis"].resampled(10)
+        for axis, shown in zip(axes, maps, strict=True):
+            (down, rows), (across, columns) = shown.down, shown.across
+            edges = np.arange(len(columns) + 1), np.arange(len(rows) + 1)
+            mesh = axis.pcolormesh(*edges, shown.percent, cmap=colours, vmin=0, vmax=highest)
+            y, x = np.nonzero(shown.measured)
+            axis.plot(x + 0.5, y + 0.5, "o", color="white", markeredgecolor="black", markeredgewidth=0.6, markersize=4)
+            axis.set_xticks(np.arange(len(columns)) + 0.5, [f"{knot:,}" for knot in columns], rotation=60)
+            axis.set_yticks(np.arange(len(rows)) + 0.5, [f"{knot:,}" for knot in rows])
             axis.grid(False)
-            axis.set(xlabel=x_name, ylabel=y_name, title=title)
+            axis.set(xlabel=across, ylabel=down, title=f"{shown.scene.value} (n = {shown.nodes:,} nodes)")
         figure.colorbar(mesh, ax=list(axes), label="gap, %", shrink=0.9)
 
     return draw

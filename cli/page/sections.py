@@ -11,6 +11,7 @@ from ..render import percent
 from . import figures
 from .curves import panels
 from .evidence import Evidence, misses
+from .gap_map import flattened
 from .html import Section, figure, paragraph, table
 from .svg import drawn
 
@@ -91,6 +92,28 @@ def coverage(evidence: Evidence) -> Section:
     ]
     body += "<h3>Parts of the margin</h3>" + table(("part", "scene", "how", "factor"), parts, text_columns=3)
     return Section("coverage", title, body)
+
+
+def gap(evidence: Evidence) -> Section:
+    stored, repeat = evidence.table.gap, evidence.repeat
+    title = "Majorant gap: what monotonicity adds to the bound"
+    body = ""
+    if stored is not None:
+        fell = "unknown" if stored.inversions is None else percent(stored.inversions)
+        body += paragraph(
+            f"Over the test rows: mean {stored.mean_percent:.2f}%, P99 {stored.p99_percent:.2f}%. Largest at a "
+            f"measured node: {stored.max_node_percent:.1f}%. Of neighbouring measured nodes {fell} fell before closure."
+        )
+    if repeat is None:
+        return Section("gap", title, body + paragraph(f"No map: {evidence.not_repeated}", "warn"))
+    same = "the same bounds, to the tick" if repeat.worst_difference == 0 else "other bounds (see the first screen)"
+    maps = [flattened(evidence, scene) for scene in evidence.scenes]
+    caption = (
+        f"Bound over bound before closure, less one, at n = {sum(m.nodes for m in maps):,} nodes; a cell is the "
+        "largest over the coordinates that are not shown. Dots: nodes with fit rows around them. "
+        f"The table stores no bound before closure, so the fit was done again from the profile: it gave {same}."
+    )
+    return Section("gap", title, body + figure(drawn("gap", "map of the gap", 3.6, figures.gap_map(maps)), caption))
 
 
 def candidates(evidence: Evidence) -> Section:
@@ -218,6 +241,7 @@ SECTIONS: tuple[Callable[[Evidence], Section], ...] = (
     curves,
     residuals,
     coverage,
+    gap,
     candidates,
     drift,
     fingerprint,

@@ -13,6 +13,7 @@ from .evidence import Evidence
 from .html import lines, page
 from .sections import SECTIONS
 
+INDENT = "\u2003"
 CLASS_OF = {Level.WRONG: "bad", Level.WARNING: "warn", Level.UNKNOWN: "warn", Level.NOTE: "faint"}
 
 
@@ -29,13 +30,14 @@ def report_html(evidence: Evidence) -> str:
     title = evidence.table.fingerprint.title()
     sections = [section(evidence) for section in SECTIONS]
     links = " | ".join(f'<a href="#{section.key}">{escape(section.title)}</a>' for section in sections)
+    claim = "What the file claims" if evidence.findings else "What is certified"
     head = "\n".join(
         [
             "<h1>Cost table of an iteration: how long, and how sure</h1>",
             f"<p>{escape(title)}</p>",
             _verdict(evidence),
             '<div class="first">',
-            f"<div><h3>What is certified</h3>{_promise(evidence)}</div>",
+            f"<div><h3>{claim}</h3>{_promise(evidence)}</div>",
             f"<div><h3>What is wrong, thin or unknown</h3>{_list(concerns(evidence))}</div>",
             "</div>",
             f"<nav><p>{links}</p></nav>",
@@ -57,12 +59,25 @@ def _verdict(evidence: Evidence) -> str:
 
 
 def _promise(evidence: Evidence) -> str:
+    """What `chunkfit show` prints, with the law and the sessions it rests on."""
     from rich.text import Text
 
     certificate = evidence.table.certificate
+    shown = [
+        (label.replace("  ", INDENT), Text.from_markup(value).plain) for label, value in evidence_lines(evidence.table)
+    ]
     law = [] if certificate is None else [("on which batches", certificate.law)]
-    shown = [(label.strip(), Text.from_markup(value).plain) for label, value in evidence_lines(evidence.table)]
-    return lines(shown[:2] + law + [pair for pair in shown[2:] if pair[0]])
+    return lines(
+        [shown[0], ("sessions", _sessions(evidence)), *shown[1:2], *law, *(pair for pair in shown[2:] if pair[0])]
+    )
+
+
+def _sessions(evidence: Evidence) -> str:
+    meta = evidence.profile.meta
+    parts = [f"{name} {session.points:,} points, {session.rows:,} rows" for name, session in meta.sessions.items()]
+    started = min((session.started_at for session in meta.sessions.values() if session.started_at), default=None)
+    origin = f"begun {started}" if meta.imported is None else f"imported from {meta.imported.file}"
+    return f"{'; '.join(parts)}; a row is: {meta.aggregation}; {origin}"
 
 
 def _list(found: list[Concern]) -> str:
