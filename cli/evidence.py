@@ -69,6 +69,23 @@ def evidence_lines(table: TableV1) -> list[tuple[str, str]]:
     return lines
 
 
+def candidate_lines(table: TableV1) -> list[tuple[str, str]]:
+    """Which fitter won and why, then each candidate's held-out losses or why it has none."""
+    selection = table.fitter.options.get("selection")
+    if not selection:
+        return [("fitter", escape(table.fitter.name))]
+    lines = [("fitter", escape(selection["why"]))]
+    for candidate in selection["candidates"]:
+        label = f"  {escape(candidate['name'])}"
+        if candidate["reason"] is not None:
+            lines.append((label, f"[yellow]not fitted: {escape(candidate['reason'])}[/]"))
+            continue
+        expected = ", ".join(f"{folds} {loss:.3f}%" for folds, loss in candidate["pinball_50_percent"].items())
+        bound = ", ".join(f"{scale} {loss:.3f}%" for scale, loss in candidate["pinball_99_percent"].items())
+        lines.append((label, f"held-out pinball at 0.5 by fold: {expected}; at 0.99 by scale: {bound}"))
+    return lines
+
+
 def _counts(count: CountsV1) -> str:
     if not count.rows:
         return "no rows"

@@ -13,7 +13,7 @@ from .output import JsonFlag, emit
 def fit(
     profile: Annotated[list[Path], typer.Argument(help="Profile(s) of one device, model and engine (Parquet).")],
     out: Annotated[Path, typer.Option(help="Cost table to write.")] = Path("table.json"),
-    fitter: Annotated[str, typer.Option(help="Estimator of the expected time.")] = "scene_experts",
+    fitter: Annotated[str, typer.Option(help="Estimator of the expected time; auto: the best of all.")] = "auto",
     coverage: Annotated[float, typer.Option(help="Share of iterations the bound must cover.")] = 0.99,
     confidence: Annotated[float, typer.Option(help="Confidence of that, over the drawing of the session.")] = 0.95,
     as_json: JsonFlag = False,
@@ -24,7 +24,7 @@ def fit(
     """
     from ..fitters.fit import fit as fit_table
     from ..profiler.profile import Profile, concat, file_sha256
-    from .evidence import evidence_lines, summary_of
+    from .evidence import candidate_lines, evidence_lines, summary_of
     from .render import grid
 
     # A table of several files names none of them: it is checked against the file they were joined into.
@@ -32,4 +32,9 @@ def fit(
     sha = file_sha256(profile[0]) if len(profile) == 1 else None
     table = fit_table(rows, fitter=fitter, coverage=coverage, confidence=confidence, profile_sha256=sha)
     table.save(out)
-    emit(summary_of(table.document), as_json, grid(evidence_lines(table.document)), f"written: {out}")
+    emit(
+        summary_of(table.document),
+        as_json,
+        grid(candidate_lines(table.document) + evidence_lines(table.document)),
+        f"written: {out}",
+    )

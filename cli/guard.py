@@ -14,6 +14,8 @@ EXTRA_OF = {
     "pynvml": "profile",
     "scipy": "fit",
     "pyarrow": "fit",
+    "statsmodels": "fit",
+    "lightgbm": "fit",
     "matplotlib": "plot",
 }
 INTERRUPTED = 130

@@ -39,7 +39,7 @@ def run(
     from ..tables.csv_export import write_csv
     from ..tables.errors import CertificationError
     from ..tables.writing import write_atomically
-    from .evidence import evidence_lines, summary_of
+    from .evidence import candidate_lines, evidence_lines, summary_of
     from .heat_map import heat_map
     from .output import progress_console, result_console
     from .render import grid
@@ -56,7 +56,7 @@ def run(
         )
         profile = sweep(request, resume)
     console.print("fitting and certifying ...")
-    table = fit(profile, coverage=coverage, profile_sha256=file_sha256(where))
+    table = fit(profile, fitter="auto", coverage=coverage, profile_sha256=file_sha256(where))
     paths = {"profile": where, "table": out / "table.json", "csv": out / "table.csv", "summary": out / "summary.json"}
     table.save(paths["table"])
     write_csv(table, paths["csv"])
@@ -71,4 +71,11 @@ def run(
         raise CertificationError("; ".join(map(str, findings)))
     picture, _ = heat_map(table, question.context_tokens, 0, question.budget_ms, result_console().width)
     written = "written: " + ", ".join(files.values())
-    emit(summary, as_json, grid(evidence_lines(table.document)), picture, question.text, written)
+    emit(
+        summary,
+        as_json,
+        grid(candidate_lines(table.document) + evidence_lines(table.document)),
+        picture,
+        question.text,
+        written,
+    )

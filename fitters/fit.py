@@ -26,9 +26,9 @@ from .factors import PairFactor, pair_factor
 from .gap import majorant_gap
 from .knots import axes_for, ladder_for
 from .margin import Drift, NoiseMargin, centred, noise_margins, session_drift
-from .registry import estimator
+from .registry import estimators
 from .rows import Rows, held_out, point_medians, rows_of
-from .scale import choose_scale
+from .select import Selection, select
 from .surfaces import SceneSurfaces, scene_surfaces
 
 MIN_FIT_POINTS = 5  # per scene: with fewer it is left out of the table, whatever the other scenes say about it
@@ -45,9 +45,10 @@ def fit(
 ) -> CostTable:
     """A table whose bound covers `coverage` of the plan's batches with `confidence`.
 
+    fitter: an estimator's name, or "auto": all of them compete (select.py).
     profile_sha256: of the file the profile came from, to be stored in the table.
     Raises CertificationError when the data cannot carry that: means instead of iterations, too few points,
-    a session missing. Raises UsageError for an unknown fitter.
+    a session missing. Raises UsageError for an unknown fitter, FitError when it cannot fit.
     """
     if profile.meta.aggregation != "iteration":
         raise CertificationError(
@@ -62,9 +63,10 @@ def fit(
     drift = session_drift(rows_of(profile, "fit", role="anchor"), calibrate)
     fit_rows = centred(fit_rows, drift)
 
-    fit_model = estimator(fitter)
-    models = fit_model(fit_rows, ladders)
-    scale, scale_losses = choose_scale(fit_model, fit_rows, ladders)
+    competing = estimators(fitter)
+    selection = select(competing, fit_rows, ladders)
+    models = competing[selection.winner.name](fit_rows, ladders)
+    scale = selection.winner.scale
     medians = point_medians(fit_rows)
     surfaces = {
         scene: scene_surfaces(axes, scene, ladders[scene], models[scene], medians.scene(scene), scale, steps)
@@ -94,8 +96,8 @@ def fit(
         axes=axes_document(axes),
         scenes=scenes_document(arrays),
         fitter=FitterV1(
-            name=fitter.replace("-", "_"),
-            options=_options(steps, scale, scale_losses, fit_rows),
+            name=selection.winner.name,
+            options=_options(steps, selection, fit_rows),
             coefficients={scene.value: dict(model.coefficients) for scene, model in models.items()},
         ),
         margin=_margin_parts(margins, drift, scale, unequal, chunks),
@@ -135,11 +137,15 @@ def _bounds(surfaces: dict[Scene, SceneSurfaces], margins: list[NoiseMargin], dr
     return bounds
 
 
-def _options(steps: tuple[int, ...], scale: str, losses: dict[str, float], rows: Rows) -> dict[str, Any]:
+def _options(steps: tuple[int, ...], selection: Selection, rows: Rows) -> dict[str, Any]:
     return {
         "step_totals": list(steps),
-        "scale": scale,
-        "scale_pinball_99_percent": losses,
+        "scale": selection.winner.scale,
+        "scale_pinball_99_percent": dict(selection.winner.bound),
+        "selection": {
+            "why": selection.why,
+            "candidates": [candidate.document() for candidate in selection.candidates],
+        },
         "fit_rows": len(rows),
         "fit_points": rows.point_count,
     }

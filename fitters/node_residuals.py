@@ -23,8 +23,10 @@ from scipy import sparse
 from scipy.sparse.linalg import splu
 
 from ..tables.batch import Scene
+from ..tables.closure import close_expected
 from ..tables.grid import SCENE_AXES, Axes, Ladder, Points, batch_totals, corners, locate_all
 from ..tables.lookup import WEIGHT_ONE
+from .robust import huber_weights
 from .rows import Rows
 
 STRENGTHS = (0.3, 3.0, 30.0, 300.0)
@@ -32,7 +34,6 @@ FOLDS = 4
 # A ladder is one-dimensional and every row of the scene reads it: its knots need far less smoothing.
 LADDER_SHARE = 0.1
 SHRINK = 0.02  # of the strength: pull of a correction towards 0
-HUBER = 2.0  # robust standard deviations at which a residual starts to lose weight
 REWEIGHTS = 2
 MEASURED_WEIGHT = 0.5  # interpolation weight of fit points around a node that makes it "measured"
 
@@ -106,10 +107,15 @@ def corrected(
     strength = _choose_strength(design, residual, smooth)
     correction = _solve(design, residual, smooth, strength)
     knots = len(ladder_ms)
+    raw_ladder = ladder_ms * (1 + correction[:knots])
+    ladder_measured = np.asarray(to_ladder.sum(axis=0)).ravel() >= MEASURED_WEIGHT
+    # Each part is closed by itself, so the base is fitted beside the ladder as it will stand.
+    beside = rows.latency_ms - to_ladder @ close_expected(raw_ladder, ladder_measured) - to_base @ base_ms
+    base_correction = _solve(design[:, knots:], beside / model, smooth[knots:, knots:], strength)
     return Nodes(
-        ladder_ms * (1 + correction[:knots]),
-        (base_ms + (node_ladder_ms + base_ms) * correction[knots:]).reshape(axes.shape(scene)),
-        np.asarray(to_ladder.sum(axis=0)).ravel() >= MEASURED_WEIGHT,
+        raw_ladder,
+        (base_ms + (node_ladder_ms + base_ms) * base_correction).reshape(axes.shape(scene)),
+        ladder_measured,
         (np.asarray(to_base.sum(axis=0)).ravel() >= MEASURED_WEIGHT).reshape(axes.shape(scene)),
     )
 
@@ -144,9 +150,7 @@ def _solve(design: Matrix, residual: NDArray[np.float64], smooth: Matrix, streng
         solution = splu(normal, permc_spec="MMD_AT_PLUS_A", options={"SymmetricMode": True}).solve(
             weighted.T @ residual
         )
-        off = np.abs(residual - design @ solution)
-        spread = 1.4826 * np.median(off) + 1e-12
-        weight = np.minimum(1.0, HUBER * spread / np.maximum(off, 1e-12))
+        weight = huber_weights(residual - design @ solution)
     return np.asarray(solution)
 
 

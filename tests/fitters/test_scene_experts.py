@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from chunkfit.fitters.estimator import total_ms
 from chunkfit.fitters.knots import axes_for, ladder_for, log_knots
 from chunkfit.fitters.rows import Rows, rows_of
 from chunkfit.fitters.scene_experts import MIN_SCENE_ROWS, scene_experts
@@ -23,7 +22,7 @@ def rows() -> Rows:
 
 def error(models, rows, scene):
     part = rows.scene(scene)
-    return np.abs(total_ms(models[scene].expected, part.points) / truth.median_ms(part.points) - 1)
+    return np.abs(models[scene].expected.total_ms(part.points) / truth.median_ms(part.points) - 1)
 
 
 def test_every_expert_follows_its_scene(rows):
@@ -40,14 +39,14 @@ def test_experts_never_fall_as_a_batch_gains_work(rows, scene):
         for axis in range(4):
             more = points.copy()
             more[:, axis] += np.where(points[:, axis] > 0, 1, 0)
-            assert (total_ms(curve, more) >= total_ms(curve, points) - 1e-9).all()
+            assert (curve.total_ms(more) >= curve.total_ms(points) - 1e-9).all()
 
 
 def test_the_tail_is_above_the_median_where_it_matters(rows):
     models = scene_experts(rows, LADDERS)
     for scene in SCENES:
         part = rows.scene(scene)
-        covered = part.latency_ms <= total_ms(models[scene].tail, part.points)
+        covered = part.latency_ms <= models[scene].tail_ms(part.points)
         assert covered.mean() == pytest.approx(0.99, abs=0.004)
 
 
