@@ -35,7 +35,7 @@ class Concern:
 
 def concerns(evidence: Evidence) -> list[Concern]:
     """Every one of them, worst first."""
-    found = [Concern(Level.WRONG, f"{finding.where}: {finding.message}") for finding in evidence.findings]
+    found = [Concern(Level.WRONG, str(finding)) for finding in evidence.findings]
     for source in (_origin, _machine, _coverage, _factors, _grid, _fit):
         found += source(evidence)
     rank = list(Level)

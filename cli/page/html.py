@@ -28,9 +28,9 @@ STYLE = """
   --bad: #b3261e; --warn: #8a5300; --good: #14683c; }
 @media screen and (prefers-color-scheme: dark) { :root { --ink: #e4e6eb; --paper: #14161a; --faint: #9aa2b0;
   --line: #363b45; --box: #1d2027; --bad: #ff8a80; --warn: #ffb74d; --good: #7bd8a5; } }
-* { box-sizing: border-box; }
+* { box-sizing: border-box; } html { font-size: 15px; }
 body { margin: 0 auto; padding: 1.5rem; max-width: 74rem; background: var(--paper); color: var(--ink);
-  font: 15px/1.5 system-ui, "DejaVu Sans", Arial, sans-serif; }
+  font: 1rem/1.5 system-ui, "DejaVu Sans", Arial, sans-serif; }
 h1 { font-size: 1.35rem; margin: 0; } h2 { font-size: 1.1rem; margin: 2.2rem 0 .4rem; }
 h3 { font-size: 1rem; margin: 0 0 .4rem; } a { color: inherit; }
 p { margin: .4rem 0; max-width: 62rem; } .faint { color: var(--faint); }
@@ -53,8 +53,8 @@ figure { margin: .5rem 0; } figure svg { width: 100%; height: auto; display: blo
 figcaption { color: var(--faint); font-size: .88rem; max-width: 62rem; }
 footer { margin-top: 2.5rem; border-top: 1px solid var(--line); padding-top: .6rem; font-size: .85rem;
   color: var(--faint); overflow-wrap: anywhere; }
-@media print { body { padding: 0; max-width: none; font-size: 11px; } .scroll { overflow: visible; }
-  section, figure, tr { break-inside: avoid; } h2 { break-after: avoid; } }
+@media print { html { font-size: 11px; } body { padding: 0; max-width: none; } .scroll { overflow: visible; }
+  figure, tr { break-inside: avoid; } h2, h3 { break-after: avoid; } }
 @media (max-width: 32rem) { .first { grid-template-columns: 1fr; } }
 """
 

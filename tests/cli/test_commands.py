@@ -261,6 +261,7 @@ def test_run_on_the_synthetic_device_leaves_everything(tmp_path, command):
     assert summary == json.loads((tmp_path / "r" / "summary.json").read_text())
     assert sorted(p.name for p in (tmp_path / "r").iterdir()) == [
         "profile.parquet",
+        "report.html",
         "summary.json",
         "table.csv",
         "table.json",
@@ -272,4 +273,8 @@ def test_run_on_the_synthetic_device_leaves_everything(tmp_path, command):
     assert "cost of the whole plan" in done.err
     again = command("run", "--device", "synthetic", "--points", 320, "--out", tmp_path / "r")
     assert (again.code, "--overwrite" in again.err) == (2, True)
-    assert command("run", "--out", tmp_path / "r", "--resume", "--json").json["certificate"] == summary["certificate"]
+    (tmp_path / "r" / "report.html").unlink()
+    bare = command("run", "--out", tmp_path / "r", "--resume", "--json", without="matplotlib")
+    assert bare.json["certificate"] == summary["certificate"]
+    assert "no report: matplotlib is not installed and `chunkfit report` needs it" in bare.err
+    assert (bare.code, (tmp_path / "r" / "report.html").exists(), "report" in bare.json["files"]) == (0, False, False)
