@@ -39,18 +39,19 @@ class Repeat:
 
 def repeated(table: TableV1, profile: Profile) -> Repeat:
     """Raises FitError when the table names an estimator or margins that are not to be had here, or has other knots."""
-    name, scale = table.fitter.name, table.fitter.options.get("scale")
+    name, options = table.fitter.name, table.fitter.options
+    scale, steps = options.get("scale"), options.get("step_totals")
     multipliers = {part.scene: part.factor for part in table.margin if part.name == "noise"}
-    if name not in ESTIMATORS or scale is None or not set(table.scenes) <= multipliers.keys():
+    if name not in ESTIMATORS or scale is None or steps is None or not set(table.scenes) <= multipliers.keys():
         raise FitError(
             f"fitter {name!r}, scale {scale!r}: cannot be fitted again; expected one of {', '.join(ESTIMATORS)}, its "
-            "scale and a noise margin for each scene: fit the table with this version"
+            "scale and steps, and a noise margin for each scene: fit the table with this version"
         )
     stored = from_document(table, "table")
     drift = session_drift(rows_of(profile, "fit", role="anchor"), held_out(profile, "calibrate", stored.ladders))
     rows = rows_of(profile, "fit")
     rows = centred(rows.where(np.isin(scene_of(rows.points), [scene.value for scene in table.scenes])), drift)
-    built = build_chosen(rows, table.domain, profile.meta.step_totals, name, scale)
+    built = build_chosen(rows, table.domain, steps, name, scale)
     if built.axes != stored.axes or built.ladders != stored.ladders:
         raise FitError("the table has other knots than this version makes: fit the table again with this version")
     factors = {scene: factor for scene, factor in multipliers.items() if scene is not None and factor is not None}
