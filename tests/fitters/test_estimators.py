@@ -55,6 +55,7 @@ CLASSES = {
     "quantile": (seven_features, 0.004, 0.01),
     "scene_experts": (truth.base_ms, 0.005, 0.012),
     "boosted": (truth.base_ms, 0.02, 0.08),
+    "hybrid": (truth.base_ms, 0.005, 0.012),
 }
 
 
