@@ -13,6 +13,7 @@ from chunkfit.fitters.rows import Rows
 from chunkfit.profiler.importers.registry import log_format
 from chunkfit.profiler.importers.rows import domain_of
 from chunkfit.profiler.importers.samples import LeftOut, ReadOptions, Sample
+from chunkfit.profiler.importers.samples import Split as SampleSplit
 from chunkfit.tables.domain import Domain
 
 ATTENTION = "llmservingsim/RTXPRO6000-Llama-3.1-8B-bf16-tp1/attention.csv"
@@ -45,18 +46,21 @@ def load(folder: Path, *, quick: bool = False) -> list[DataSet]:
     return sets + _splitwise(folder / SPLITWISE)
 
 
-def made_of(name: str, group: str, samples: Sequence[Sample], aggregation: str) -> DataSet:
-    """Rows of one batch (n, k, c, u) are one point."""
+def made_of(
+    name: str, group: str, samples: Sequence[Sample], aggregation: str, split: SampleSplit = "points"
+) -> DataSet:
+    """Rows of one batch (n, k, c, u) are one point; in a log by time every row is one, as `chunkfit ingest` has it."""
     points = np.asarray([(s.n, s.k, s.c, s.u) for s in samples], dtype=np.int64)
-    _, ids = np.unique(points, axis=0, return_inverse=True)
+    _, ids = np.unique(points, axis=0, return_inverse=True) if split == "points" else (None, np.arange(len(points)))
     latency_ms = np.asarray([sample.latency_ms for sample in samples])
     rows = Rows(points, latency_ms, ids.ravel().astype(np.int64), np.zeros(len(points), dtype=np.bool_))
     return DataSet(name, group, rows, domain_of(samples), aggregation)
 
 
 def _imported(name: str, group: str, form: str, path: Path, options: ReadOptions) -> DataSet:
-    found = log_format(form, options).read(str(path), options, LeftOut())
-    return made_of(name, group, found.samples, found.aggregation)
+    format_ = log_format(form, options)
+    found = format_.read(str(path), options, LeftOut())
+    return made_of(name, group, found.samples, found.aggregation, format_.split)
 
 
 def _splitwise(path: Path) -> list[DataSet]:
