@@ -80,7 +80,7 @@ def build(rows: Rows, domain: Domain, steps: Sequence[int], fitter: str) -> tupl
 
 def build_chosen(rows: Rows, domain: Domain, steps: Sequence[int], name: str, scale: str) -> Built:
     """The table of a known estimator and shape of the noise, as its document names them. Raises FitError."""
-    axes = axes_for(domain)
+    axes = axes_for(domain, rows.points)
     ladders = {scene: ladder_for(domain, scene, steps) for scene in rows.scenes()}
     models = ESTIMATORS[name](rows, ladders)
     medians = point_medians(rows)

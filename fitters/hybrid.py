@@ -30,8 +30,9 @@ from .trend_features import trend_features
 
 REWEIGHTS = 3
 BOOSTING = PARAMETERS | {"learning_rate": 0.06, "num_leaves": 8, "min_data_in_leaf": 8, "lambda_l2": 1.0}
-STAGES = (0, 40, 160)  # trees: what held-out points choose among
+STAGES = (50, 200, 800)  # trees: as many as held-out points are better with, or none
 BETTER = 0.98  # more trees must lower the held-out error to this share of it
+MANY = 3000  # points from which one fold says enough
 GRID_SHARE = 0.5  # of the boosting on gridded data; the field takes the rest
 SMALL_GRID = 200  # cells up to which the field stands alone
 CLIP = (0.01, 0.99)  # quantiles of the residual that a prediction keeps to
@@ -95,26 +96,23 @@ def _trend(rows: Rows) -> Floats:
     found = np.zeros(relative.shape[1])
     for _ in range(1 + REWEIGHTS):
         root = np.sqrt(weight)
-        # The triangle of a QR factorisation has the same least squares and as many rows as columns.
-        triangle = np.linalg.qr(np.column_stack([relative * root[:, None], root]), mode="r")
-        found, _ = nnls(triangle[:, :-1], triangle[:, -1], maxiter=30 * relative.shape[1])
+        found, _ = nnls(relative * root[:, None], root, maxiter=30 * relative.shape[1])
         weight = huber_weights(1.0 - relative @ found)
     return np.asarray(found / scale)
 
 
 def _trees(rows: Rows, left: Floats) -> int:
     """The number of trees, of STAGES, whose residual is smallest on held-out points; ties go to fewer."""
-    off: dict[int, list[Floats]] = {stage: [np.abs(left[held]) for held in point_folds(rows)] for stage in STAGES[:1]}
-    off |= {stage: [] for stage in STAGES[1:]}
-    for held in point_folds(rows):
-        booster = _boost(rows.points[~held], left[~held], STAGES[-1])
-        for stage in STAGES[1:]:
-            predicted = np.asarray(booster.predict(inputs(rows.points[held]), num_iteration=stage))
-            off[stage].append(np.abs(left[held] - predicted))
-    best = STAGES[0]
-    for stage in STAGES[1:]:
-        if np.mean(np.concatenate(off[stage])) < BETTER * np.mean(np.concatenate(off[best])):
-            best = stage
+    best, best_error = 0, float(np.mean(np.abs(left)))
+    for stage in STAGES:
+        off = []
+        for held in point_folds(rows)[: None if len(rows) < MANY else 1]:
+            booster = _boost(rows.points[~held], left[~held], stage)
+            off.append(np.abs(left[held] - np.asarray(booster.predict(inputs(rows.points[held])))))
+        error = float(np.mean(np.concatenate(off)))
+        if error >= BETTER * best_error:
+            break
+        best, best_error = stage, error
     return best
 
 

@@ -1,11 +1,11 @@
 """Any curve as ladder(n + c) + base(n, k, c, u): the one place where an estimator of another form is brought to it.
 
-A sum of the two parts can carry a curve in many ways (slopes of n and c may lie in either), and the closure
-needs both parts non-decreasing: a ladder that rises by more than every state does leaves a base that falls.
-So the ladder is fitted jointly with the seven features, all rises and weights >= 0, to the curve's own values
-(least squares of relative error, as scene_experts fits data), at the points that were measured and, for each
-total n + c the ladder has a knot at, at a few of their states moved to that total: there the curve knows
-something, while corners of the grid are extrapolation. The base is what the ladder leaves of the curve.
+A sum of the two parts can carry a curve in many ways, and the closure needs both non-decreasing: a ladder that
+rises by more than some state does leaves a base that falls there, and closing that costs far more than the curve's
+own falls (on measured grids the error doubled). So from knot to knot the ladder rises by what all states have in
+common: the least rise of the curve, read at states (n, k, u) or (k, c, u) of measured points moved from one total to
+the next. A step that every state has is in it whole; a curve of trees, flat somewhere at every total, has no ladder.
+The base is what the ladder leaves of the curve.
 """
 
 from __future__ import annotations
@@ -18,24 +18,20 @@ from numpy.typing import NDArray
 from ..tables.batch import Scene
 from ..tables.grid import Ladder, Points, batch_totals
 from .estimator import Curve, Millis, SplitCurve
-from .feature_curve import FeatureCurve
-from .rows import Rows
-from .scene_experts import ladder_and_features
 
-STATES = 12  # per ladder knot: states (n, k, u) of measured points, moved to its total
-CURVATURE = 1e-3  # a curve has no noise that the ladder should smooth away, only gaps between its points
-MOST_POINTS = 4000  # measured points at which the curve is read; more say nothing new of a smooth base
+STATES = 200  # measured points whose states are moved from total to total
 
 
 @dataclass(frozen=True, slots=True)
 class Projected:
-    """A curve less a ladder that was fitted to it. base_ms may fall where the curve does."""
+    """A curve less a ladder of least rises: knots and knot_ms, (knots,). base_ms may fall where the curve does."""
 
     curve: Curve
-    ladder: FeatureCurve
+    knots: NDArray[np.float64]
+    knot_ms: NDArray[np.float64]
 
     def ladder_ms(self, batch_tokens: NDArray[np.int64]) -> Millis:
-        return self.ladder.ladder_ms(batch_tokens)
+        return np.interp(batch_tokens, self.knots, self.knot_ms)
 
     def base_ms(self, points: Points) -> Millis:
         return self.curve.total_ms(points) - self.ladder_ms(batch_totals(points))
@@ -48,22 +44,29 @@ def split(curve: Curve, scene: Scene, ladder: Ladder, measured: Points) -> Split
     """`curve` in two parts, itself when it is made of them. measured: points of the scene, shape (points, 4)."""
     if isinstance(curve, SplitCurve):
         return curve
-    points = _probes(scene, ladder, measured)
-    values = Rows(points, curve.total_ms(points), np.arange(len(points)), np.zeros(len(points), dtype=np.bool_))
-    return Projected(curve, ladder_and_features(values, scene, ladder, CURVATURE))
-
-
-def _probes(scene: Scene, ladder: Ladder, measured: Points) -> Points:
-    """Measured points, and some of their states with c (n for decodes) moved so that n + c is at each knot."""
-    rng = np.random.default_rng(0)
     known = np.unique(measured, axis=0)
-    if len(known) > MOST_POINTS:
-        known = known[rng.choice(len(known), MOST_POINTS, replace=False)]
-    totals = np.repeat(np.asarray(ladder.batch_tokens, dtype=np.int64), STATES)
-    moved = known[rng.integers(0, len(known), len(totals))]
-    if scene is Scene.DECODE:
-        moved[:, 0] = totals
-    else:
-        moved[:, 2] = totals - moved[:, 0]
-        moved = moved[moved[:, 2] >= 1]
-    return np.unique(np.concatenate([known, moved]), axis=0)
+    if len(known) > STATES:
+        known = known[np.random.default_rng(0).choice(len(known), STATES, replace=False)]
+    totals = np.asarray(ladder.batch_tokens, dtype=np.int64)
+    rises = np.full(len(totals) - 1, np.inf)
+    for moved in {Scene.DECODE: (0,), Scene.PREFILL: (2,), Scene.MIXED: (0, 2)}[scene]:
+        rises = np.minimum(rises, _least_rises(curve, known, totals, moved))
+    rises = np.maximum(np.where(np.isfinite(rises), rises, 0.0), 0.0)
+    knots, knot_ms = totals.astype(np.float64), np.concatenate([[0.0], np.cumsum(rises)])
+    constant = float(np.min(curve.total_ms(known) - np.interp(batch_totals(known), knots, knot_ms)))
+    return Projected(curve, knots, knot_ms + max(constant, 0.0))
+
+
+def _least_rises(curve: Curve, known: Points, totals: NDArray[np.int64], moved: int) -> Millis:
+    """From each total to the next; inf where no state can be moved there. moved: the column that makes the total."""
+    other = known[:, 2 - moved]
+    points = np.repeat(known[None], len(totals), axis=0)  # (totals, states, 4)
+    points[:, :, moved] = totals[:, None] - other
+    able = points[:, :, moved] >= 1
+    points[:, :, moved] = np.maximum(points[:, :, moved], 1)
+    values = curve.total_ms(points.reshape(-1, 4)).reshape(able.shape)
+    rises = np.where(able[:-1], np.diff(values, axis=0), np.nan)
+    found = np.full(len(rises), np.inf)
+    some = able[:-1].any(axis=1)
+    found[some] = np.nanmin(rises[some], axis=1)
+    return found

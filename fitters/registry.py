@@ -6,6 +6,7 @@ from ..tables.errors import UsageError
 from .boosted import boosted
 from .estimator import Estimator
 from .hybrid import hybrid
+from .isotonic import isotonic
 from .linear import linear
 from .quantile import quantile
 from .scene_experts import scene_experts
@@ -14,6 +15,7 @@ ESTIMATORS: dict[str, Estimator] = {
     "linear": linear,
     "quantile": quantile,
     "scene_experts": scene_experts,
+    "isotonic": isotonic,
     "boosted": boosted,
     "hybrid": hybrid,
 }

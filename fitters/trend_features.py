@@ -25,7 +25,7 @@ PAIRS = (10**4, 10**5, 10**6, 10**7, 10**8)
 
 
 def trend_features(points: Points) -> Floats:
-    """Shape (points, about 95), all columns >= 0 and non-decreasing in each of n, k, c, u."""
+    """Shape (points, 101), all columns >= 0 and non-decreasing in each of n, k, c, u."""
     n, k, c, u = points.T.astype(np.float64)
     total, read, pairs = n + c, n * k, c * (u + c / 2)
     decoding, filling = (n > 0).astype(np.float64), (c > 0).astype(np.float64)

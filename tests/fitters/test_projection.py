@@ -35,7 +35,7 @@ def of(scene, points):
 @pytest.mark.parametrize(("scene", "p99"), list(zip(SCENES, (0.001, 0.016, 0.016), strict=True)))
 def test_a_projected_truth_is_read_back(scene, p99):
     """Ladder and base nodes, each closed by itself, read as the table reads: nothing but the form is lost."""
-    axes, ladder = axes_for(SYNTHETIC_DOMAIN), ladder_for(SYNTHETIC_DOMAIN, scene, STEPS)
+    axes, ladder = axes_for(SYNTHETIC_DOMAIN, LAW), ladder_for(SYNTHETIC_DOMAIN, scene, STEPS)
     parts = split(Formula(), scene, ladder, of(scene, LAW))
     ladder_ms = parts.ladder_ms(np.asarray(ladder.batch_tokens))
     base_ms = parts.base_ms(node_points(axes, scene))
