@@ -24,7 +24,7 @@ def fit(
     """
     from ..fitters.fit import fit as fit_table
     from ..profiler.profile import Profile, concat, file_sha256
-    from .evidence import candidate_lines, evidence_lines, summary_of
+    from .evidence import evidence_lines, fitter_lines, summary_of
     from .render import grid
 
     # A table of several files names none of them: it is checked against the file they were joined into.
@@ -35,6 +35,6 @@ def fit(
     emit(
         summary_of(table.document),
         as_json,
-        grid(candidate_lines(table.document) + evidence_lines(table.document)),
+        grid(fitter_lines(table.document) + evidence_lines(table.document)),
         f"written: {out}",
     )

@@ -29,6 +29,7 @@ from .margin import Drift, NoiseMargin, centred, noise_margins, session_drift
 from .registry import estimators
 from .rows import Rows, held_out, point_medians, rows_of
 from .select import Selection, select
+from .steps import FoundStep, find_steps
 from .surfaces import SceneSurfaces, scene_surfaces
 
 MIN_FIT_POINTS = 5  # per scene: with fewer it is left out of the table, whatever the other scenes say about it
@@ -56,9 +57,12 @@ def fit(
             "single iterations (aggregation 'iteration'): profile again with every repeat kept"
         )
     fit_rows = _usable(rows_of(profile, "fit"))
-    steps = tuple(profile.meta.step_totals)
     axes = axes_for(profile.meta.domain)
-    ladders = {scene: ladder_for(profile.meta.domain, scene, steps) for scene in fit_rows.scenes()}
+    known = tuple(profile.meta.step_totals)
+    ladders = {scene: ladder_for(profile.meta.domain, scene, known) for scene in fit_rows.scenes()}
+    found = find_steps(fit_rows, ladders, known)
+    steps = tuple(sorted({*known, *(step.total for step in found)}))
+    ladders = {scene: ladder_for(profile.meta.domain, scene, steps) for scene in ladders}
     calibrate, test = (held_out(profile, session, ladders) for session in ("calibrate", "test"))
     drift = session_drift(rows_of(profile, "fit", role="anchor"), calibrate)
     fit_rows = centred(fit_rows, drift)
@@ -97,7 +101,7 @@ def fit(
         scenes=scenes_document(arrays),
         fitter=FitterV1(
             name=selection.winner.name,
-            options=_options(steps, selection, fit_rows),
+            options=_options(steps, found, selection, fit_rows),
             coefficients={scene.value: dict(model.coefficients) for scene, model in models.items()},
         ),
         margin=_margin_parts(margins, drift, scale, unequal, chunks),
@@ -137,9 +141,10 @@ def _bounds(surfaces: dict[Scene, SceneSurfaces], margins: list[NoiseMargin], dr
     return bounds
 
 
-def _options(steps: tuple[int, ...], selection: Selection, rows: Rows) -> dict[str, Any]:
+def _options(steps: tuple[int, ...], found: list[FoundStep], selection: Selection, rows: Rows) -> dict[str, Any]:
     return {
         "step_totals": list(steps),
+        "steps_found": [step.document() for step in found],
         "scale": selection.winner.scale,
         "scale_pinball_99_percent": dict(selection.winner.bound),
         "selection": {
