@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ..profiler.microbench.results import MicrobenchV1
 from ..profiler.profile import Profile
 from ..tables.arrays import TableArrays, axes_document, scenes_document
 from ..tables.batch import Scene
@@ -18,6 +19,7 @@ from ..tables.closure import close_bounds
 from ..tables.cost_table import CostTable
 from ..tables.document import sealed
 from ..tables.errors import CertificationError
+from ..tables.fingerprint import require_same
 from ..tables.fixed_point import ticks_up, to_ms
 from ..tables.grid import Surface, scene_of
 from ..tables.schema_v1 import FactorsV1, FitterV1, MarginPartV1, TableV1
@@ -43,19 +45,24 @@ def fit(
     coverage: float = 0.99,
     confidence: float = 0.95,
     profile_sha256: str | None = None,
+    operators: MicrobenchV1 | None = None,
 ) -> CostTable:
     """A table whose bound covers `coverage` of the plan's batches with `confidence`.
 
     fitter: an estimator's name, or "auto": all of them compete (select.py).
     profile_sha256: of the file the profile came from, to be stored in the table.
+    operators: microbenchmarks of the same device and model, for the fitter roofline.
     Raises CertificationError when the data cannot carry that: means instead of iterations, too few points,
-    a session missing. Raises UsageError for an unknown fitter, FitError when it cannot fit.
+    a session missing. Raises UsageError for an unknown fitter, FitError when it cannot fit,
+    FingerprintMismatchError for operators of another device or model.
     """
     if profile.meta.aggregation != "iteration":
         raise CertificationError(
             f"profile aggregation is {profile.meta.aggregation!r}; a P99 of iterations can only be certified from "
             "single iterations (aggregation 'iteration'): profile again with every repeat kept"
         )
+    if operators is not None:
+        require_same(profile.meta.fingerprint, operators.fingerprint, "profile and microbenchmarks")
     fit_rows = _usable(rows_of(profile, "fit"))
     axes = axes_for(profile.meta.domain)
     known = tuple(profile.meta.step_totals)
@@ -67,7 +74,7 @@ def fit(
     drift = session_drift(rows_of(profile, "fit", role="anchor"), calibrate)
     fit_rows = centred(fit_rows, drift)
 
-    competing = estimators(fitter)
+    competing = estimators(fitter, operators)
     selection = select(competing, fit_rows, ladders)
     models = competing[selection.winner.name](fit_rows, ladders)
     scale = selection.winner.scale
