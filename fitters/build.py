@@ -7,13 +7,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ..profiler.microbench.results import MicrobenchV1
 from ..tables.arrays import TableArrays
 from ..tables.batch import Scene
 from ..tables.closure import close_bounds
 from ..tables.domain import Domain
 from ..tables.fixed_point import nearest_ticks, ticks_up, to_ms
 from ..tables.grid import Axes, Ladder, Surface
-from .estimator import SceneModel
+from .estimator import Estimator, SceneModel
 from .knots import axes_for, ladder_for
 from .registry import ESTIMATORS, estimators
 from .rows import Rows, point_medians
@@ -71,18 +72,29 @@ class Built:
         return TableArrays(self.axes, self.ladders, self.expected, bound, measured)
 
 
-def build(rows: Rows, domain: Domain, steps: Sequence[int], fitter: str) -> tuple[Built, Selection]:
-    """fitter: an estimator's name, or "auto". Raises UsageError for an unknown one, FitError when it cannot fit."""
+def build(
+    rows: Rows, domain: Domain, steps: Sequence[int], fitter: str, operators: MicrobenchV1 | None = None
+) -> tuple[Built, Selection]:
+    """fitter: an estimator's name, or "auto". operators: what roofline is made of.
+
+    Raises UsageError for an unknown fitter, FitError when it cannot fit.
+    """
     ladders = {scene: ladder_for(domain, scene, steps) for scene in rows.scenes()}
-    selection = select(estimators(fitter), rows, ladders)
-    return build_chosen(rows, domain, steps, selection.winner.name, selection.winner.scale), selection
+    competing = estimators(fitter, operators)
+    selection = select(competing, rows, ladders)
+    winner = selection.winner
+    return _built(rows, domain, steps, competing[winner.name], winner.scale), selection
 
 
 def build_chosen(rows: Rows, domain: Domain, steps: Sequence[int], name: str, scale: str) -> Built:
     """The table of a known estimator and shape of the noise, as its document names them. Raises FitError."""
+    return _built(rows, domain, steps, ESTIMATORS[name], scale)
+
+
+def _built(rows: Rows, domain: Domain, steps: Sequence[int], estimator: Estimator, scale: str) -> Built:
     axes = axes_for(domain, rows.points)
     ladders = {scene: ladder_for(domain, scene, steps) for scene in rows.scenes()}
-    models = ESTIMATORS[name](rows, ladders)
+    models = estimator(rows, ladders)
     medians = point_medians(rows)
     surfaces = {
         scene: scene_surfaces(axes, scene, ladders[scene], models[scene], medians.scene(scene), scale, steps)

@@ -47,7 +47,7 @@ class GridField:
 
 def grid_of(scene: Scene, points: Points) -> Axes | None:
     """The distinct values of each axis, None where there are too many to be a grid."""
-    knots = dict.fromkeys(POINT_COLUMN, (0,))
+    knots: dict[str, tuple[int, ...]] = dict.fromkeys(POINT_COLUMN, (0,))
     for name in SCENE_AXES[scene]:
         values = tuple(np.unique(points[:, POINT_COLUMN[name]]).tolist())
         if len(values) > MOST_VALUES:
