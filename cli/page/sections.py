@@ -154,6 +154,22 @@ def candidates(evidence: Evidence) -> Section:
         f"table's is {fitter.options['scale']}.",
         "faint",
     )
+    steps = fitter.options.get("steps_found")
+    if steps:
+        body += "<h3>Steps found in n + c</h3>" + table(
+            ("n + c", "between", "rise", "standard errors", "points below", "points above"),
+            [
+                (
+                    f"{step['total']:,}",
+                    "{:,} to {:,}".format(*step["between"]),
+                    f"{step['rise_percent']:.1f}%",
+                    f"{step['standard_errors']:.0f}",
+                    *(f"{count:,}" for count in step["points"]),
+                )
+                for step in steps
+            ],
+            text_columns=0,
+        )
     return Section("candidates", title, body)
 
 

@@ -104,6 +104,19 @@ def test_the_same_figure_gives_the_same_markup(evidence):
     assert first == second
 
 
+def test_a_fitter_that_did_not_compete_and_steps_are_listed(evidence):
+    options = dict(evidence.table.fitter.options)
+    (linear,) = options["selection"]["candidates"]
+    lost = {"name": "boosted", "pinball_50_percent": {}, "pinball_99_percent": {}, "reason": "needs <lightgbm>"}
+    step = {"total": 257, "between": [256, 257], "rise_percent": 12.34, "standard_errors": 9.4, "points": [31, 1028]}
+    options |= {"selection": {"why": "the only one", "candidates": [linear, lost]}, "steps_found": [step]}
+    fitter = evidence.table.fitter.model_copy(update={"options": options})
+    changed = replace(evidence, table=evidence.table.model_copy(update={"fitter": fitter}))
+    text = " ".join(Parts(sections.candidates(changed).body).text)
+    assert "boosted did not compete: needs <lightgbm>" in text
+    assert "257 256 to 257 12.3% 9 31 1,028" in text
+
+
 def test_a_broken_promise_is_said_at_the_top_and_by_the_exit_code(folder, tmp_path, command):
     out = tmp_path / "r.html"
     done = command("report", folder / "promised.json", "--profile", folder / "profile.parquet", "--out", out, "--json")
@@ -125,18 +138,17 @@ def test_a_fallen_bound_is_named_and_drawn_all_the_same(folder, tmp_path, eviden
     (tmp_path / "fallen.json").write_text(json.dumps(content))
     # What is tested is the page, not the fit done again.
     monkeypatch.setattr("chunkfit.cli.page.evidence.repeated", lambda *_: evidence.repeat)
+    monkeypatch.setattr("chunkfit.cli.page.write.SECTIONS", (sections.curves,))
     html = report_html(gather(tmp_path / "fallen.json", folder / "profile.parquet"))
     assert "NOT VALID" in html
     assert "a batch with less work" in html
     assert "checksum" in html
 
 
-def test_other_data_is_refused_and_nothing_is_written(folder, imported, tmp_path, command):
-    del imported  # its files are in the folder
-    done = command("report", folder / "table.json", "--profile", folder / "log.parquet", "--out", tmp_path / "r.html")
-    assert (done.code, "not the profile that" in done.err) == (2, True), done.err
-    assert not list(tmp_path.iterdir())
-    with pytest.raises(UsageError, match=r"expected a profile|cannot be read"):
+def test_other_data_is_refused(folder, imported, tmp_path):
+    with pytest.raises(UsageError, match=r"log.parquet: not the profile that .*table.json was fitted on"):
+        gather(folder / "table.json", imported.profile_path)
+    with pytest.raises(UsageError, match="cannot be read"):
         gather(folder / "table.json", tmp_path / "absent.parquet")
     (tmp_path / "cut.json").write_text('{"format": ')
     with pytest.raises(TableFormatError, match="byte offset"):
