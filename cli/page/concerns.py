@@ -65,19 +65,22 @@ def _origin(evidence: Evidence) -> Iterator[Concern]:
         if imported.unequal_contexts or imported.several_chunks:
             yield Concern(
                 Level.NOTE,
-                f"{imported.unequal_contexts:,} rows are known to have unequal contexts, {imported.several_chunks:,} "
-                "several chunks; they stand by mean context and sums",
+                f"as far as the log says {imported.unequal_contexts:,} rows have unequal contexts and "
+                f"{imported.several_chunks:,} several chunks; they stand by mean context and sums",
             )
     if table.profile_sha256 is None:
         yield Concern(Level.UNKNOWN, "the table names no profile file; its figures were recomputed from the one given")
 
 
 def _machine(evidence: Evidence) -> Iterator[Concern]:
-    for name, session in evidence.profile.meta.sessions.items():
+    meta = evidence.profile.meta
+    if meta.imported is not None:
+        yield Concern(Level.UNKNOWN, "whether the machine was quiet: a log has no sentinel")
+    for name, session in meta.sessions.items():
         quiet = session.sentinel.quiet
-        if quiet is None:
+        if quiet is None and meta.imported is None:
             yield Concern(Level.UNKNOWN, f"session {name}: whether the machine was quiet is {session.sentinel.title()}")
-        elif not quiet:
+        elif quiet is False:
             yield Concern(Level.WARNING, f"session {name}: the machine was {session.sentinel.title()}")
         if session.flagged:
             yield Concern(

@@ -70,6 +70,6 @@ def test_fitters_on_public_data(monkeypatch, tmp_path):
     assert "refused: profile aggregation is 'mean:20'" in said
     assert all(name in said for name in ESTIMATORS)
     assert "valid: True" in said
-    assert "whether the machine was quiet is unknown" in said
+    assert "whether the machine was quiet: a log has no sentinel" in said
     pages = [o.get("data", {}).get("text/html", "") for cell in notebook.cells for o in cell.get("outputs", [])]
     assert any("<svg" in page for page in pages)

@@ -97,7 +97,7 @@ def test_a_fit_that_cannot_be_repeated_or_differs(evidence):
 def test_a_log_says_what_it_does_not_say(imported):
     said = "\n".join(texts(imported))
     for words in (
-        "session test: whether the machine was quiet is unknown: 0 sentinel iterations",
+        "unknown whether the machine was quiet: a log has no sentinel",
         "device_kind, sm_count, cpu_threads, model_shape, dtype",
         "imported from log.csv (table), sessions cut by time; stated by the user and not by the log: ",
         "no table for prefill batches",
