@@ -122,7 +122,7 @@ def misses(evidence: Evidence) -> list[Misses]:
     found = []
     for session, reading in evidence.readings.items():
         found.append(_misses(f"{session}, all", reading))
-        if reading.rows.flagged.any():
+        if 0 < reading.rows.flagged.sum() < len(reading.rows):
             found.append(_misses(f"{session}, not throttled", reading.where(~reading.rows.flagged)))
         found += [_misses(f"{session}, {scene.value}", reading.scene(scene)) for scene in reading.rows.scenes()]
     test = evidence.readings.get("test")

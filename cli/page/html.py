@@ -98,4 +98,5 @@ def figure(svg: str, caption: str) -> str:
 
 
 def paragraph(text: str, kind: str = "") -> str:
+    """kind: a class of the style sheet, such as warn or faint."""
     return f'<p class="{kind}">{escape(text)}</p>' if kind else f"<p>{escape(text)}</p>"

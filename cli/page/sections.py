@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from ...profiler.sentinel import QUIET_RELATIVE_IQR, QUIET_TREND
 from ...tables.fingerprint import Fingerprint, severity
 from ..render import percent
 from . import figures
@@ -16,9 +17,11 @@ from .html import Section, figure, paragraph, table
 from .svg import drawn
 
 UNKNOWN = "unknown"
+STATE = {"SM clock, MHz": "sm_clock_mhz", "temperature, C": "temperature_c", "power, W": "power_w"}
 
 
 def curves(evidence: Evidence) -> Section:
+    """T along c (decode: n), with margin and raw rows."""
     shown = panels(evidence)
     if not shown:
         return Section("curves", "T against c", paragraph("no test rows: nothing to hold the curves against", "warn"))
@@ -33,6 +36,7 @@ def curves(evidence: Evidence) -> Section:
 
 
 def residuals(evidence: Evidence) -> Section:
+    """Held-out errors, drawn and as the table stores them."""
     test, stored = evidence.readings.get("test"), evidence.table.test
     title = "Residuals by scene"
     if test is None or stored is None:
@@ -63,6 +67,7 @@ def residuals(evidence: Evidence) -> Section:
 
 
 def coverage(evidence: Evidence) -> Section:
+    """Rows above the bound by session, scene and length of the iteration; the parts of the margin."""
     certificate, test, found = evidence.table.certificate, evidence.table.test, misses(evidence)
     title = "Coverage with intervals"
     if not found:
@@ -71,8 +76,8 @@ def coverage(evidence: Evidence) -> Section:
     svg = drawn("coverage", "share of rows above the bound", 0.3 * len(found) + 0.9, figures.coverage(found, promised))
     caption = (
         "Rows above the bound of all rows. The calibration session set the margin, so its own count says little; the "
-        "test session was read once, at the end. Each interval stands by itself: of twenty, one misses. Only the "
-        "sessions as a whole are certified; an orange one lies above what is allowed."
+        "test session was read once, at the end. Each interval stands by itself: of twenty, one misses. The "
+        "certificate is about all rows together; an orange interval lies wholly above what is allowed."
     )
     body = figure(svg, caption)
     if test is not None and test.block_low is not None:
@@ -95,6 +100,7 @@ def coverage(evidence: Evidence) -> Section:
 
 
 def gap(evidence: Evidence) -> Section:
+    """What closure added to the bound, where."""
     stored, repeat = evidence.table.gap, evidence.repeat
     title = "Majorant gap: what monotonicity adds to the bound"
     body = ""
@@ -117,6 +123,7 @@ def gap(evidence: Evidence) -> Section:
 
 
 def candidates(evidence: Evidence) -> Section:
+    """Who competed, who won and why; the steps found."""
     fitter = evidence.table.fitter
     selection = fitter.options.get("selection")
     title = "Fitters that competed"
@@ -174,6 +181,7 @@ def candidates(evidence: Evidence) -> Section:
 
 
 def drift(evidence: Evidence) -> Section:
+    """The sentinel in its sessions, and what is known of them."""
     title = "Drift of the sentinel, and the sessions"
     sentinel = evidence.profile.select(role="sentinel").columns
     shown = [
@@ -185,7 +193,7 @@ def drift(evidence: Evidence) -> Section:
     if shown:
         caption = (
             "One point, measured again and again: what moves here is the machine, not the batch. Blue line: the "
-            "session's median. Quiet: interquartile range under 3% and trend under 2%."
+            f"session's median. Quiet: relative IQR under {QUIET_RELATIVE_IQR:.0%} and trend under {QUIET_TREND:.0%}."
         )
         body = figure(drawn("drift", "times of the sentinel in each session", 2.8, figures.drift(shown)), caption)
     else:
@@ -193,23 +201,20 @@ def drift(evidence: Evidence) -> Section:
     for name, session in evidence.profile.meta.sessions.items():
         body += paragraph(f"{name}: {session.sentinel.title()}")
     body += table(
-        ("session", "started", "planned", "points", "rows", "throttled", "skipped", "seconds", *_STATE),
+        ("session", "started", "planned", "points", "rows", "throttled", "skipped", "seconds", *STATE),
         [
             (
                 name,
                 session.started_at or UNKNOWN,
                 *(f"{v:,}" for v in (session.planned, session.points, session.rows, session.flagged, session.skipped)),
                 f"{session.seconds:,.0f}",
-                *(_range(evidence, name, column) for column in _STATE.values()),
+                *(_range(evidence, name, column) for column in STATE.values()),
             )
             for name, session in evidence.profile.meta.sessions.items()
         ],
         text_columns=2,
     )
     return Section("drift", title, body)
-
-
-_STATE = {"SM clock, MHz": "sm_clock_mhz", "temperature, C": "temperature_c", "power, W": "power_w"}
 
 
 def _range(evidence: Evidence, session: str, column: str) -> str:
@@ -220,6 +225,7 @@ def _range(evidence: Evidence, session: str, column: str) -> str:
 
 
 def fingerprint(evidence: Evidence) -> Section:
+    """On what it was measured, and for which batches it answers."""
     facts: Fingerprint = evidence.table.fingerprint
     rows = [
         (

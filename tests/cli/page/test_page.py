@@ -187,6 +187,14 @@ def test_misses_are_those_of_the_table(evidence):
     )
 
 
+@pytest.mark.parametrize(("flagged", "lines"), [(0, 0), (5, 1), (320, 0)])
+def test_rows_under_a_throttle_are_left_out_beside_all(evidence, flagged, lines):
+    test = evidence.readings["test"]
+    rows = replace(test.rows, flagged=np.arange(len(test.rows)) < flagged)
+    found = misses(replace(evidence, readings={"test": replace(test, rows=rows)}))
+    assert [miss.rows for miss in found if "not throttled" in miss.label] == [320 - flagged] * lines
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(CHROMIUM is None, reason="no chromium here (Debian: apt-get install chromium)")
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
