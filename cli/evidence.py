@@ -69,8 +69,8 @@ def evidence_lines(table: TableV1) -> list[tuple[str, str]]:
     return lines
 
 
-def candidate_lines(table: TableV1) -> list[tuple[str, str]]:
-    """Which fitter won and why, then each candidate's held-out losses or why it has none."""
+def fitter_lines(table: TableV1) -> list[tuple[str, str]]:
+    """Which fitter won and why, each candidate's held-out losses or why it has none, and the steps found."""
     selection = table.fitter.options.get("selection")
     if not selection:
         return [("fitter", escape(table.fitter.name))]
@@ -83,6 +83,15 @@ def candidate_lines(table: TableV1) -> list[tuple[str, str]]:
         expected = ", ".join(f"{folds} {loss:.3f}%" for folds, loss in candidate["pinball_50_percent"].items())
         bound = ", ".join(f"{scale} {loss:.3f}%" for scale, loss in candidate["pinball_99_percent"].items())
         lines.append((label, f"held-out pinball at 0.5 by fold: {expected}; at 0.99 by scale: {bound}"))
+    for step in table.fitter.options.get("steps_found", []):
+        (low, high), (before, after) = step["between"], step["points"]
+        lines.append(
+            (
+                "step found",
+                f"n + c = {step['total']}: {step['rise_percent']:.1f}% between {low} and {high} tokens, "
+                f"{step['standard_errors']:.0f} standard errors, {before} and {after} points around it",
+            )
+        )
     return lines
 
 

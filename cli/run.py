@@ -39,7 +39,7 @@ def run(
     from ..tables.csv_export import write_csv
     from ..tables.errors import CertificationError
     from ..tables.writing import write_atomically
-    from .evidence import candidate_lines, evidence_lines, summary_of
+    from .evidence import evidence_lines, fitter_lines, summary_of
     from .heat_map import heat_map
     from .output import progress_console, result_console
     from .render import grid
@@ -74,7 +74,7 @@ def run(
     emit(
         summary,
         as_json,
-        grid(candidate_lines(table.document) + evidence_lines(table.document)),
+        grid(fitter_lines(table.document) + evidence_lines(table.document)),
         picture,
         question.text,
         written,

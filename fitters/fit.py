@@ -10,11 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from ..profiler.microbench.results import MicrobenchV1
 from ..profiler.profile import Profile
 from ..tables.arrays import axes_document, scenes_document
 from ..tables.cost_table import CostTable
 from ..tables.document import sealed
 from ..tables.errors import CertificationError
+from ..tables.fingerprint import require_same
 from ..tables.grid import scene_of
 from ..tables.schema_v1 import FactorsV1, FitterV1, MarginPartV1, TableV1
 from .build import build
@@ -24,6 +26,7 @@ from .gap import majorant_gap
 from .margin import Drift, NoiseMargin, centred, noise_margins, session_drift
 from .rows import Rows, held_out, rows_of
 from .select import Selection
+from .steps import FoundStep
 
 MIN_FIT_POINTS = 5  # per scene: with fewer it is left out of the table, whatever the other scenes say about it
 
@@ -35,26 +38,30 @@ def fit(
     coverage: float = 0.99,
     confidence: float = 0.95,
     profile_sha256: str | None = None,
+    operators: MicrobenchV1 | None = None,
 ) -> CostTable:
     """A table whose bound covers `coverage` of the plan's batches with `confidence`.
 
     fitter: an estimator's name, or "auto": all of them compete (select.py).
     profile_sha256: of the file the profile came from, to be stored in the table.
+    operators: microbenchmarks of the same device and model, for the fitter roofline.
     Raises CertificationError when the data cannot carry that: means instead of iterations, too few points,
-    a session missing. Raises UsageError for an unknown fitter, FitError when it cannot fit.
+    a session missing. Raises UsageError for an unknown fitter, FitError when it cannot fit,
+    FingerprintMismatchError for operators of another device or model.
     """
     if profile.meta.aggregation != "iteration":
         raise CertificationError(
             f"profile aggregation is {profile.meta.aggregation!r}; a P99 of iterations can only be certified from "
             "single iterations (aggregation 'iteration'): profile again with every repeat kept, or ingest a log of them"
         )
+    if operators is not None:
+        require_same(profile.meta.fingerprint, operators.fingerprint, "profile and microbenchmarks")
     fit_rows = _usable(rows_of(profile, "fit"))
-    steps = tuple(profile.meta.step_totals)
     calibrate, test = (held_out(profile, session, fit_rows.scenes()) for session in ("calibrate", "test"))
     drift = session_drift(rows_of(profile, "fit", role="anchor"), calibrate)
     fit_rows = centred(fit_rows, drift)
 
-    built, selection = build(fit_rows, profile.meta.domain, steps, fitter)
+    built, selection, found = build(fit_rows, profile.meta.domain, profile.meta.step_totals, fitter, operators)
     at_expected, at_scale = built.unbounded().read(calibrate.points)
     scores = (calibrate.latency_ms - at_expected) / at_scale
     margins = noise_margins(scores, scene_of(calibrate.points), coverage, confidence)
@@ -76,7 +83,7 @@ def fit(
         scenes=scenes_document(arrays),
         fitter=FitterV1(
             name=selection.winner.name,
-            options=_options(steps, selection, fit_rows),
+            options=_options(built.steps, found, selection, fit_rows),
             coefficients={scene.value: dict(model.coefficients) for scene, model in built.models.items()},
         ),
         margin=_margin_parts(margins, drift, selection.winner.scale, unequal, chunks),
@@ -101,9 +108,10 @@ def _usable(rows: Rows) -> Rows:
     return rows.where(np.isin(scene_of(rows.points), kept))
 
 
-def _options(steps: tuple[int, ...], selection: Selection, rows: Rows) -> dict[str, Any]:
+def _options(steps: tuple[int, ...], found: list[FoundStep], selection: Selection, rows: Rows) -> dict[str, Any]:
     return {
         "step_totals": list(steps),
+        "steps_found": [step.document() for step in found],
         "scale": selection.winner.scale,
         "scale_pinball_99_percent": dict(selection.winner.bound),
         "selection": {

@@ -54,7 +54,7 @@ def isotonic(rows: Rows, ladders: Mapping[Scene, Ladder]) -> dict[Scene, SceneMo
 
 
 def _curve(medians: Rows, scene: Scene) -> GridCurve:
-    knots = dict.fromkeys(POINT_COLUMN, (0,))
+    knots: dict[str, tuple[int, ...]] = dict.fromkeys(POINT_COLUMN, (0,))
     cell = []
     for name in SCENE_AXES[scene]:
         values = medians.points[:, POINT_COLUMN[name]]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ..tables.errors import UsageError
 from .boosted import boosted
 from .estimator import Estimator
@@ -9,9 +11,14 @@ from .hybrid import hybrid
 from .isotonic import isotonic
 from .linear import linear
 from .quantile import quantile
+from .roofline import roofline, without_results
 from .scene_experts import scene_experts
 
+if TYPE_CHECKING:
+    from ..profiler.microbench.results import MicrobenchV1
+
 ESTIMATORS: dict[str, Estimator] = {
+    "roofline": without_results,  # the one that needs more than rows
     "linear": linear,
     "quantile": quantile,
     "scene_experts": scene_experts,
@@ -22,14 +29,16 @@ ESTIMATORS: dict[str, Estimator] = {
 AUTO = "auto"  # all of them compete
 
 
-def estimators(name: str) -> dict[str, Estimator]:
+def estimators(name: str, operators: MicrobenchV1 | None = None) -> dict[str, Estimator]:
     """The candidates of `--fitter name`: one, or all. `-` and `_` are the same.
 
+    operators: the microbenchmarks that roofline is made of.
     Raises UsageError with the valid names.
     """
+    known = dict(ESTIMATORS) if operators is None else {**ESTIMATORS, "roofline": roofline(operators)}
     wanted = name.replace("-", "_")
     if wanted == AUTO:
-        return dict(ESTIMATORS)
-    if wanted not in ESTIMATORS:
-        raise UsageError(f"--fitter {name!r} is unknown; expected {AUTO} or one of: {', '.join(ESTIMATORS)}")
-    return {wanted: ESTIMATORS[wanted]}
+        return known
+    if wanted not in known:
+        raise UsageError(f"--fitter {name!r} is unknown; expected {AUTO} or one of: {', '.join(known)}")
+    return {wanted: known[wanted]}

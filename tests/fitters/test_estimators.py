@@ -18,6 +18,8 @@ from chunkfit.profiler.synthetic_profile import synthetic_profile
 from chunkfit.tables.batch import SCENES, Scene
 from chunkfit.tables.grid import scene_of
 
+# Roofline needs microbenchmarks: test_roofline.py.
+NAMES = [name for name in ESTIMATORS if name != "roofline"]
 LADDERS = {scene: ladder_for(SYNTHETIC_DOMAIN, scene, (129,)) for scene in SCENES}
 FRESH = draw(SYNTHETIC_DOMAIN, 900, (129,), 77).points
 SEVEN = np.array([2e-6, 1e-6, 5e-5, 0.02, 1e-5, 0.01, 0.0])  # ms per unit of each feature
@@ -71,7 +73,7 @@ CLASSES = {
 }
 
 
-@pytest.mark.parametrize("name", ESTIMATORS)
+@pytest.mark.parametrize("name", NAMES)
 def test_recovery_within_its_class(name):
     cost, median, p90 = CLASSES[name]
     asked = ON_A_GRID.get(name, FRESH)
@@ -81,7 +83,7 @@ def test_recovery_within_its_class(name):
     assert np.quantile(error, 0.9) < p90
 
 
-@pytest.mark.parametrize("name", ESTIMATORS)
+@pytest.mark.parametrize("name", NAMES)
 def test_rare_stalls_do_not_move_the_median(name):
     """30 times the time in 0.5% of the rows, repeats and single rows alike."""
     cost = CLASSES[name][0]
@@ -110,10 +112,10 @@ def test_work_never_makes_an_estimate_fall(name, scene, models):
 @pytest.fixture(scope="module")
 def models():
     rows = rows_of(synthetic_profile(0, fit_points=600, calibrate_points=3, test_points=3), "fit")
-    return {name: estimator(rows, LADDERS) for name, estimator in ESTIMATORS.items()}
+    return {name: estimator(rows, LADDERS) for name, estimator in ESTIMATORS.items() if name in NAMES}
 
 
-@pytest.mark.parametrize("name", ESTIMATORS)
+@pytest.mark.parametrize("name", NAMES)
 def test_a_tail_is_above_nearly_all_rows(name, models):
     rows = rows_of(synthetic_profile(0, fit_points=600, calibrate_points=3, test_points=3), "fit")
     for scene, model in models[name].items():

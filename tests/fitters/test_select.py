@@ -93,7 +93,7 @@ def test_when_nothing_can_be_fitted_every_reason_is_in_the_error(rows):
 def test_names_of_the_registry():
     assert list(estimators("scene-experts")) == ["scene_experts"]
     assert list(estimators("auto")) == list(ESTIMATORS)
-    with pytest.raises(UsageError, match="expected auto or one of: linear, quantile, scene_experts"):
+    with pytest.raises(UsageError, match="expected auto or one of: roofline, linear, quantile"):
         estimators("forest")
 
 
@@ -103,7 +103,9 @@ def test_the_table_keeps_the_scores_and_the_reason():
     stored = table.document.fitter.options["selection"]
     assert [candidate["name"] for candidate in stored["candidates"]] == list(ESTIMATORS)
     assert table.document.fitter.name in stored["why"]
+    assert "give --microbench FILE" in stored["candidates"][0]["reason"]
     losses = {
         c["name"]: np.mean(list(c["pinball_50_percent"].values())) for c in stored["candidates"] if c["reason"] is None
     }
-    assert min(losses, key=losses.get) == table.document.fitter.name == "scene_experts"
+    assert table.document.fitter.name in ("scene_experts", "hybrid")
+    assert losses[table.document.fitter.name] * 0.98 <= min(losses.values())
