@@ -16,6 +16,7 @@ EXTRA_OF = {
     "pyarrow": "fit",
     "statsmodels": "fit",
     "lightgbm": "fit",
+    "pandas": "fit",
     "matplotlib": "plot",
 }
 INTERRUPTED = 130

@@ -16,9 +16,10 @@ from ..tables.fixed_point import nearest_ticks, ticks_up, to_ms
 from ..tables.grid import Axes, Ladder, Surface
 from .estimator import Estimator, SceneModel
 from .knots import axes_for, ladder_for
-from .registry import ESTIMATORS, estimators
+from .registry import estimators
 from .rows import Rows, point_medians
 from .select import Selection, select
+from .steps import FoundStep, find_steps
 from .surfaces import SceneSurfaces, scene_surfaces
 
 TICK_ALLOWANCE = 8  # folds round E up by at most 4 ticks before the multiplier: the bound is raised by more
@@ -30,6 +31,7 @@ class Built:
 
     axes: Axes
     ladders: Mapping[Scene, Ladder]
+    steps: tuple[int, ...]
     surfaces: Mapping[Scene, SceneSurfaces]
     models: Mapping[Scene, SceneModel]
 
@@ -73,31 +75,31 @@ class Built:
 
 
 def build(
-    rows: Rows, domain: Domain, steps: Sequence[int], fitter: str, operators: MicrobenchV1 | None = None
-) -> tuple[Built, Selection]:
-    """fitter: an estimator's name, or "auto". operators: what roofline is made of.
+    rows: Rows, domain: Domain, known_steps: Sequence[int], fitter: str, operators: MicrobenchV1 | None = None
+) -> tuple[Built, Selection, list[FoundStep]]:
+    """The best table of `fitter` (an estimator's name, or "auto"), with the steps that `rows` show beside the known.
 
-    Raises UsageError for an unknown fitter, FitError when it cannot fit.
+    operators: for the fitter roofline. Raises UsageError for an unknown fitter, FitError when it cannot fit.
     """
-    ladders = {scene: ladder_for(domain, scene, steps) for scene in rows.scenes()}
+    found = find_steps(rows, _ladders(rows, domain, known_steps), known_steps)
+    steps = tuple(sorted({*known_steps, *(step.total for step in found)}))
     competing = estimators(fitter, operators)
-    selection = select(competing, rows, ladders)
+    selection = select(competing, rows, _ladders(rows, domain, steps))
     winner = selection.winner
-    return _built(rows, domain, steps, competing[winner.name], winner.scale), selection
+    return build_chosen(rows, domain, steps, competing[winner.name], winner.scale), selection, found
 
 
-def build_chosen(rows: Rows, domain: Domain, steps: Sequence[int], name: str, scale: str) -> Built:
-    """The table of a known estimator and shape of the noise, as its document names them. Raises FitError."""
-    return _built(rows, domain, steps, ESTIMATORS[name], scale)
-
-
-def _built(rows: Rows, domain: Domain, steps: Sequence[int], estimator: Estimator, scale: str) -> Built:
-    axes = axes_for(domain, rows.points)
-    ladders = {scene: ladder_for(domain, scene, steps) for scene in rows.scenes()}
+def build_chosen(rows: Rows, domain: Domain, steps: tuple[int, ...], estimator: Estimator, scale: str) -> Built:
+    """The table of a known estimator, steps and shape of the noise, as a document names them. Raises FitError."""
+    axes, ladders = axes_for(domain, rows.points), _ladders(rows, domain, steps)
     models = estimator(rows, ladders)
     medians = point_medians(rows)
     surfaces = {
         scene: scene_surfaces(axes, scene, ladders[scene], models[scene], medians.scene(scene), scale, steps)
         for scene in ladders
     }
-    return Built(axes, ladders, surfaces, models)
+    return Built(axes, ladders, steps, surfaces, models)
+
+
+def _ladders(rows: Rows, domain: Domain, steps: Sequence[int]) -> dict[Scene, Ladder]:
+    return {scene: ladder_for(domain, scene, steps) for scene in rows.scenes()}

@@ -23,11 +23,10 @@ from .build import build
 from .certify import certificate, law_of, tested
 from .factors import PairFactor, pair_factor
 from .gap import majorant_gap
-from .knots import ladder_for
 from .margin import Drift, NoiseMargin, centred, noise_margins, session_drift
 from .rows import Rows, held_out, rows_of
 from .select import Selection
-from .steps import FoundStep, find_steps
+from .steps import FoundStep
 
 MIN_FIT_POINTS = 5  # per scene: with fewer it is left out of the table, whatever the other scenes say about it
 
@@ -58,15 +57,11 @@ def fit(
     if operators is not None:
         require_same(profile.meta.fingerprint, operators.fingerprint, "profile and microbenchmarks")
     fit_rows = _usable(rows_of(profile, "fit"))
-    known = tuple(profile.meta.step_totals)
-    ladders = {scene: ladder_for(profile.meta.domain, scene, known) for scene in fit_rows.scenes()}
-    found = find_steps(fit_rows, ladders, known)
-    steps = tuple(sorted({*known, *(step.total for step in found)}))
     calibrate, test = (held_out(profile, session, fit_rows.scenes()) for session in ("calibrate", "test"))
     drift = session_drift(rows_of(profile, "fit", role="anchor"), calibrate)
     fit_rows = centred(fit_rows, drift)
 
-    built, selection = build(fit_rows, profile.meta.domain, steps, fitter, operators)
+    built, selection, found = build(fit_rows, profile.meta.domain, profile.meta.step_totals, fitter, operators)
     at_expected, at_scale = built.unbounded().read(calibrate.points)
     scores = (calibrate.latency_ms - at_expected) / at_scale
     margins = noise_margins(scores, scene_of(calibrate.points), coverage, confidence)
@@ -88,7 +83,7 @@ def fit(
         scenes=scenes_document(arrays),
         fitter=FitterV1(
             name=selection.winner.name,
-            options=_options(steps, found, selection, fit_rows),
+            options=_options(built.steps, found, selection, fit_rows),
             coefficients={scene.value: dict(model.coefficients) for scene, model in built.models.items()},
         ),
         margin=_margin_parts(margins, drift, selection.winner.scale, unequal, chunks),

@@ -9,27 +9,23 @@ held-out cells.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.sparse.linalg import cg
 
 from ..tables.batch import Scene
 from ..tables.grid import POINT_COLUMN, SCENE_AXES, Axes, Points
 from .node_residuals import base_weights
+from .normal_equations import Matrix, solved
 
 STRENGTHS = (0.1, 1.0, 10.0, 100.0)
 HELD_OUT = 3  # every third cell
 SHRINK = 0.01  # of the strength: pull towards 0
 MOST_VALUES = 64  # distinct values of an axis up to which it is a grid
 MOST_NODES = 100_000
-TOLERANCE = 1e-5
-MOST_ITERATIONS = 150  # what is left then is long waves that the data hardly sees
 
 Floats = NDArray[np.float64]
-Matrix = Any  # a scipy.sparse matrix; SciPy ships no types
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +82,5 @@ def roughness(shape: tuple[int, ...]) -> Matrix:
 
 
 def _solve(design: Matrix, residual: Floats, weight: Floats, rough: Matrix, strength: float) -> Floats:
-    normal = (design.T @ design.multiply(weight[:, None]) + strength * rough).tocsr()
-    # A factorisation of a grid of four axes fills up; conjugate gradients need a few hundred products.
-    scale = sparse.diags_array(1 / normal.diagonal())
-    found, _ = cg(normal, design.T @ (weight * residual), rtol=TOLERANCE, maxiter=MOST_ITERATIONS, M=scale)
-    return np.asarray(found)
+    normal = design.T @ design.multiply(weight[:, None]) + strength * rough
+    return solved(normal, design.T @ (weight * residual))

@@ -96,7 +96,9 @@ def _trend(rows: Rows) -> Floats:
     found = np.zeros(relative.shape[1])
     for _ in range(1 + REWEIGHTS):
         root = np.sqrt(weight)
-        found, _ = nnls(relative * root[:, None], root, maxiter=30 * relative.shape[1])
+        # The triangle of a QR factorisation has the same least squares and as many rows as columns.
+        triangle = np.linalg.qr(np.column_stack([relative * root[:, None], root]), mode="r")
+        found, _ = nnls(triangle[:, :-1], triangle[:, -1], maxiter=30 * relative.shape[1])
         weight = huber_weights(1.0 - relative @ found)
     return np.asarray(found / scale)
 

@@ -51,8 +51,7 @@ def axes_for(domain: Domain, points: Points) -> Axes:
     for name, end in last.items():
         usual = log_knots(FIRST[name], end, AXIS_RATIO[name]) if end else (0,)
         values = points[:, POINT_COLUMN[name]]
-        known = np.unique(values[values > 0]) if gridded else values[:0]
-        knots[name] = _with_bridges(known, usual, AXIS_RATIO[name])
+        knots[name] = _with_bridges(np.unique(values[values > 0]), usual, AXIS_RATIO[name]) if gridded else usual
     if knots["prefix_tokens"] != (0,):
         knots["prefix_tokens"] = (0, *knots["prefix_tokens"])
     return Axes(**knots)

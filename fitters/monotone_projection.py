@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-ROUNDS = 300
-TOLERANCE = 1e-7
+ROUNDS = 60
+TOLERANCE = 1e-5
 
 Floats = NDArray[np.float64]
 

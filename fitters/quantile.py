@@ -20,6 +20,7 @@ from .estimator import SceneModel
 from .feature_curve import FeatureCurve
 from .features import features
 from .rows import Rows
+from .scene_experts import MIN_SCENE_ROWS
 from .signs import without_negatives
 from .tails import TAIL
 
@@ -29,10 +30,14 @@ TOLERANCE = 1e-4
 
 
 def quantile(rows: Rows, ladders: Mapping[Scene, Ladder]) -> dict[Scene, SceneModel]:
-    """One pair of regressions per scene of `ladders`. Raises FitError when one does not converge."""
+    """One pair of regressions per scene of `ladders`; scenes with few rows get that of all rows.
+
+    Raises FitError when one does not converge.
+    """
     models = {}
     for scene, ladder in ladders.items():
         own = rows.scene(scene)
+        own = own if len(own) >= MIN_SCENE_ROWS else rows
         expected, tail = (_curve(own, scene, ladder, q) for q in (0.5, TAIL))
         models[scene] = SceneModel(expected, tail, expected.named() | tail.named("tail_"))
     return models

@@ -51,7 +51,7 @@ def repeated(table: TableV1, profile: Profile) -> Repeat:
     drift = session_drift(rows_of(profile, "fit", role="anchor"), held_out(profile, "calibrate", stored.ladders))
     rows = rows_of(profile, "fit")
     rows = centred(rows.where(np.isin(scene_of(rows.points), [scene.value for scene in table.scenes])), drift)
-    built = build_chosen(rows, table.domain, steps, name, scale)
+    built = build_chosen(rows, table.domain, tuple(steps), ESTIMATORS[name], scale)
     if built.axes != stored.axes or built.ladders != stored.ladders:
         raise FitError("the table has other knots than this version makes: fit the table again with this version")
     factors = {scene: factor for scene, factor in multipliers.items() if scene is not None and factor is not None}

@@ -9,17 +9,19 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
+DEPENDENT = 1e-6  # share of a column that earlier ones leave, at which it says nothing of its own
+
 
 def without_negatives(fit: Callable[[Floats], Floats], columns: Floats) -> Floats:
     """Coefficients of `columns` (rows, columns), all >= 0; `fit` gives those of the columns it is handed.
 
     The most negative one is left out and the rest fitted again, until none is negative (backward elimination:
-    what non-negative least squares gives when no column comes back in). Equal columns count once and columns
-    of zeros get 0; columns are scaled to a largest magnitude of 1 before `fit` sees them.
+    what non-negative least squares gives when no column comes back in). A column that is made of earlier ones
+    gets 0, as where all chunks have no prefix; columns are scaled to a largest magnitude of 1 before `fit` sees
+    them.
     """
     scale = np.abs(columns).max(axis=0, initial=0.0)
-    _, first = np.unique(columns, axis=1, return_index=True)
-    kept = [int(j) for j in np.sort(first) if scale[j] > 0]
+    kept = independent(columns)
     coefficients = np.zeros(columns.shape[1])
     while kept:
         found = fit(columns[:, kept] / scale[kept])
@@ -29,3 +31,21 @@ def without_negatives(fit: Callable[[Floats], Floats], columns: Floats) -> Float
             break
         del kept[worst]
     return coefficients
+
+
+def independent(columns: Floats) -> list[int]:
+    """Indices of the columns that are not linear in those before them."""
+    basis = np.zeros((len(columns), 0))
+    kept = []
+    for j in range(columns.shape[1]):
+        size = float(np.linalg.norm(columns[:, j]))
+        if size == 0:
+            continue
+        unit = columns[:, j] / size
+        for _ in range(2):  # once more for what rounding left
+            unit = unit - basis @ (basis.T @ unit)
+        left = float(np.linalg.norm(unit))
+        if left > DEPENDENT:
+            kept.append(j)
+            basis = np.column_stack([basis, unit / left])
+    return kept

@@ -77,7 +77,7 @@ def our_prediction(fitter: str, data: DataSet, held: NDArray[np.bool_], seed: in
     The table is built once: held-out scores are those of the estimator, before node residuals and closure.
     """
     learn, asked = data.rows.where(~held), data.rows.where(held)
-    built, selection = build(learn, data.domain, (), fitter)
+    built, selection, _ = build(learn, data.domain, (), fitter)
     margins, note = _margins(selection.winner, built.ladders, learn)
     unclosed = built.unclosed({scene: m.multiplier for m in margins for scene in m.scenes}, 1.0)
     arrays = built.closed(unclosed)

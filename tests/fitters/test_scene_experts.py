@@ -8,6 +8,7 @@ from chunkfit.fitters.rows import Rows, rows_of
 from chunkfit.fitters.scene_experts import MIN_SCENE_ROWS, scene_experts
 from chunkfit.profiler.devices import truth
 from chunkfit.profiler.domains import SYNTHETIC_DOMAIN
+from chunkfit.profiler.law import draw
 from chunkfit.profiler.synthetic_profile import synthetic_profile
 from chunkfit.tables.batch import SCENES, Scene
 from chunkfit.tables.grid import scene_of
@@ -67,7 +68,7 @@ def test_a_thin_scene_is_served_by_all_rows(rows):
 
 
 def test_knots_end_where_the_domain_ends_and_hold_both_sides_of_a_step():
-    axes = axes_for(SYNTHETIC_DOMAIN)
+    axes = axes_for(SYNTHETIC_DOMAIN, draw(SYNTHETIC_DOMAIN, 100, (129,), 0).points)
     assert (axes.decodes[0], axes.decodes[-1]) == (1, SYNTHETIC_DOMAIN.max_decodes)
     assert (axes.chunk_tokens[0], axes.prefix_tokens[0]) == (1, 0)
     assert axes.prefix_tokens[-1] == SYNTHETIC_DOMAIN.max_prefix_tokens
