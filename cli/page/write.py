@@ -76,7 +76,9 @@ def _sessions(evidence: Evidence) -> str:
     meta = evidence.profile.meta
     parts = [f"{name} {session.points:,} points, {session.rows:,} rows" for name, session in meta.sessions.items()]
     started = min((session.started_at for session in meta.sessions.values() if session.started_at), default=None)
-    origin = f"begun {started}" if meta.imported is None else f"imported from {meta.imported.file}"
+    origin = (
+        f"begun {started or 'at an unknown time'}" if meta.imported is None else f"imported from {meta.imported.file}"
+    )
     return f"{'; '.join(parts)}; a row is: {meta.aggregation}; {origin}"
 
 
