@@ -53,10 +53,7 @@ def reported(name: str, packages: tuple[str, ...], *, gpu: str | None, folder: P
 def write(
     name: str, rows: list[Row], packages: tuple[str, ...], *, gpu: str | None = None, folder: Path | None = None
 ) -> Path:
-    """Print the rows and write them to `folder`, by default that of the device; returns the file's path.
-
-    gpu: its name, None for what was measured on the CPU.
-    """
+    """Print the rows and save them; returns the file's path."""
     table = Table(title=name)
     for column in ("what", "value", "unit", "n", "low", "high"):
         table.add_column(column, justify="left" if column in ("what", "unit") else "right")
@@ -64,6 +61,16 @@ def write(
         cells = ["" if x is None else f"{x:.4g}" for x in (row.lo, row.hi)]
         table.add_row(row.name, "" if row.value is None else f"{row.value:.4g}", row.unit, f"{row.n:,}", *cells)
     Console().print(table)
+    return save(name, rows, packages, gpu=gpu, folder=folder)
+
+
+def save(
+    name: str, rows: list[Row], packages: tuple[str, ...], *, gpu: str | None = None, folder: Path | None = None
+) -> Path:
+    """Write the rows to `folder`, by default that of the device; returns the file's path.
+
+    gpu: its name, None for what was measured on the CPU.
+    """
     folder = folder or RESULTS / re.sub(r"[^a-z0-9]+", "-", (gpu or cpu_name()).lower()).strip("-")
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{name}.json"

@@ -7,7 +7,11 @@ from importlib.util import find_spec
 
 from .output import JsonFlag, emit
 
-NEEDED = {"profile": ("torch", "pyarrow", "scipy", "pynvml"), "fit": ("scipy", "pyarrow"), "plot": ("matplotlib",)}
+NEEDED = {
+    "profile": ("torch", "pyarrow", "scipy", "pynvml"),
+    "fit": ("scipy", "statsmodels", "lightgbm", "pyarrow"),
+    "plot": ("matplotlib",),
+}
 
 
 def doctor(as_json: JsonFlag = False) -> None:

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from ..fitters.weighted import WeightedCoverage
     from ..profiler.profile import Profile
 
+LOUD_DRIFT = 1.05  # between sessions; above it the machine is not quiet, whatever a sentinel says
+
 
 def summary_of(table: TableV1) -> dict[str, Any]:
     """The figures of a table without its nodes."""
@@ -68,7 +70,7 @@ def evidence_lines(table: TableV1) -> list[tuple[str, str]]:
     ):
         known = "not measured" if factor is None else f"factor {factor:.4f}, on the bound of such batches alone"
         lines.append((name, known))
-    if test and drift is not None and drift > 1.05:
+    if test and drift is not None and drift > LOUD_DRIFT:
         lines.append(("", f"[yellow]sessions differ by {100 * (drift - 1):.0f}%: this machine is not quiet[/]"))
     return lines
 
@@ -90,6 +92,32 @@ def traffic_lines(found: WeightedCoverage | None) -> list[tuple[str, str]]:
         f"{percent(found.seen)} of the traffic and says as much as {found.rows:.0f} rows; not certified"
     )
     return [("by traffic", text)]
+
+
+def fitter_lines(table: TableV1) -> list[tuple[str, str]]:
+    """Which fitter won and why, each candidate's held-out losses or why it has none, and the steps found."""
+    selection = table.fitter.options.get("selection")
+    if not selection:
+        return [("fitter", escape(table.fitter.name))]
+    lines = [("fitter", escape(selection["why"]))]
+    for candidate in selection["candidates"]:
+        label = f"  {escape(candidate['name'])}"
+        if candidate["reason"] is not None:
+            lines.append((label, f"[yellow]not fitted: {escape(candidate['reason'])}[/]"))
+            continue
+        expected = ", ".join(f"{folds} {loss:.3f}%" for folds, loss in candidate["pinball_50_percent"].items())
+        bound = ", ".join(f"{scale} {loss:.3f}%" for scale, loss in candidate["pinball_99_percent"].items())
+        lines.append((label, f"held-out pinball at 0.5 by fold: {expected}; at 0.99 by scale: {bound}"))
+    for step in table.fitter.options.get("steps_found", []):
+        (low, high), (before, after) = step["between"], step["points"]
+        lines.append(
+            (
+                "step found",
+                f"n + c = {step['total']}: {step['rise_percent']:.1f}% between {low} and {high} tokens, "
+                f"{step['standard_errors']:.0f} standard errors, {before} and {after} points around it",
+            )
+        )
+    return lines
 
 
 def _counts(count: CountsV1) -> str:

@@ -14,6 +14,9 @@ EXTRA_OF = {
     "pynvml": "profile",
     "scipy": "fit",
     "pyarrow": "fit",
+    "statsmodels": "fit",
+    "lightgbm": "fit",
+    "pandas": "fit",
     "matplotlib": "plot",
 }
 INTERRUPTED = 130
@@ -29,20 +32,24 @@ def guarded(command: Callable[..., None]) -> Callable[..., None]:
         except ChunkfitError as error:
             fail(str(error), error.exit_code)
         except ModuleNotFoundError as error:
-            extra = EXTRA_OF.get((error.name or "").split(".")[0])
-            if extra is None:
+            message = missing(error, command.__name__)
+            if message is None:
                 raise
-            fail(
-                f"{error.name} is not installed and `chunkfit {command.__name__}` needs it: "
-                f"pip install 'chunkfit[{extra}]'",
-                MissingExtraError.exit_code,
-            )
+            fail(message, MissingExtraError.exit_code)
         except BrokenPipeError:
             raise typer.Exit(0) from None  # the reader of our output has seen enough
         except KeyboardInterrupt:
             fail("interrupted", INTERRUPTED)
 
     return run
+
+
+def missing(error: ModuleNotFoundError, command: str) -> str | None:
+    """Which extra to install for a module that `chunkfit command` needs; None for a module of no extra."""
+    extra = EXTRA_OF.get((error.name or "").split(".")[0])
+    if extra is None:
+        return None
+    return f"{error.name} is not installed and `chunkfit {command}` needs it: pip install 'chunkfit[{extra}]'"
 
 
 def fail(message: str, exit_code: int) -> None:

@@ -15,6 +15,7 @@ from .guard import guarded
 from .ingest import ingest
 from .microbench import microbench
 from .profile import profile
+from .report import report
 from .run import run
 from .show import show
 from .size import size
@@ -32,6 +33,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "show": show,
     "chunk": chunk,
     "size": size,
+    "report": report,
     "export": export,
 }
 

@@ -26,9 +26,9 @@ def run(
     overwrite: Overwrite = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Measure this device, fit and certify a cost table, export it, answer a question from it.
+    """Measure this device, fit and certify a cost table, export it, report on it, answer a question from it.
 
-    Writes profile.parquet, table.json, table.csv and summary.json.
+    Writes profile.parquet, table.json, table.csv, report.html and summary.json.
 
     Example: chunkfit run --minutes 2 --out chunkfit-run
     """
@@ -36,15 +36,17 @@ def run(
     from dataclasses import asdict
 
     from ..fitters.fit import fit
-    from ..fitters.validate import validate_with_profile
     from ..profiler.profile import Profile, file_sha256
     from ..profiler.request import journal_of
     from ..tables.csv_export import write_csv
     from ..tables.errors import CertificationError
     from ..tables.writing import write_atomically
-    from .evidence import by_traffic, evidence_lines, summary_of, traffic_lines
+    from .evidence import by_traffic, evidence_lines, fitter_lines, summary_of, traffic_lines
+    from .guard import escape, missing
     from .heat_map import heat_map
     from .output import progress_console, result_console
+    from .page.evidence import gather
+    from .page.write import save_report
     from .render import grid
     from .sample_question import sample_question
     from .sweeping import SweepOptions, sweep, sweep_request
@@ -58,22 +60,30 @@ def run(
         request = sweep_request(where, options, resume=resume, overwrite=overwrite)
         profile = sweep(request, resume)
     console.print("fitting and certifying ...")
-    table = fit(profile, coverage=coverage, profile_sha256=file_sha256(where))
+    table = fit(profile, fitter="auto", coverage=coverage, profile_sha256=file_sha256(where))
     paths = {"profile": where, "table": out / "table.json", "csv": out / "table.csv", "summary": out / "summary.json"}
     table.save(paths["table"])
     write_csv(table, paths["csv"])
-    _, findings = validate_with_profile(paths["table"], where)
+    evidence = gather(paths["table"], where)
+    try:
+        save_report(evidence, out / "report.html")
+        paths["report"] = out / "report.html"
+    except ModuleNotFoundError as error:
+        message = missing(error, "report")
+        if message is None:
+            raise
+        console.print(f"no report: {escape(message)}", highlight=False, soft_wrap=True)
     question = sample_question(table)
     files = {name: str(path) for name, path in paths.items()}
     sessions = {name: meta.model_dump(mode="json") for name, meta in profile.meta.sessions.items()}
     summary = {"files": files, "sessions": sessions} | summary_of(table.document)
     weighted = by_traffic(profile, table.document)
     summary |= {"by_traffic": asdict(weighted) if weighted else None}
-    summary |= {"valid": not findings, "question": question.data}
+    summary |= {"valid": not evidence.findings, "question": question.data}
     write_atomically(paths["summary"], (json.dumps(summary, indent=1, allow_nan=False) + "\n").encode())
-    if findings:
-        raise CertificationError("; ".join(map(str, findings)))
+    if evidence.findings:
+        raise CertificationError("; ".join(map(str, evidence.findings)))
     picture, _ = heat_map(table, question.context_tokens, 0, question.budget_ms, result_console().width)
     written = "written: " + ", ".join(files.values())
-    lines = [*evidence_lines(table.document), *traffic_lines(weighted)]
+    lines = [*fitter_lines(table.document), *evidence_lines(table.document), *traffic_lines(weighted)]
     emit(summary, as_json, grid(lines), picture, question.text, written)

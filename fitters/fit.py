@@ -5,34 +5,30 @@ Fit session: models, nodes, scale. Calibrate session: margin. Test session: read
 
 from __future__ import annotations
 
-from dataclasses import replace
 from importlib.metadata import version
 from typing import Any
 
 import numpy as np
 
+from ..profiler.microbench.results import MicrobenchV1
 from ..profiler.profile import Profile
-from ..tables.arrays import TableArrays, axes_document, scenes_document
-from ..tables.batch import Scene
-from ..tables.closure import close_bounds
+from ..tables.arrays import axes_document, scenes_document
 from ..tables.cost_table import CostTable
 from ..tables.document import sealed
 from ..tables.errors import CertificationError
-from ..tables.fixed_point import ticks_up, to_ms
-from ..tables.grid import Surface, scene_of
+from ..tables.fingerprint import require_same
+from ..tables.grid import scene_of
 from ..tables.schema_v1 import FactorsV1, FitterV1, MarginPartV1, TableV1
+from .build import build
 from .certify import certificate, law_of, tested
 from .factors import PairFactor, pair_factor
 from .gap import majorant_gap
-from .knots import axes_for, ladder_for
 from .margin import Drift, NoiseMargin, centred, noise_margins, session_drift
-from .registry import estimator
-from .rows import Rows, held_out, point_medians, rows_of
-from .scale import choose_scale
-from .surfaces import SceneSurfaces, scene_surfaces
+from .rows import Rows, held_out, rows_of
+from .select import Selection
+from .steps import FoundStep
 
 MIN_FIT_POINTS = 5  # per scene: with fewer it is left out of the table, whatever the other scenes say about it
-TICK_ALLOWANCE = 8  # folds round E up by at most 4 ticks before the multiplier: the bound is raised by more
 
 
 def fit(
@@ -42,45 +38,37 @@ def fit(
     coverage: float = 0.99,
     confidence: float = 0.95,
     profile_sha256: str | None = None,
+    operators: MicrobenchV1 | None = None,
 ) -> CostTable:
     """A table whose bound covers `coverage` of the plan's batches with `confidence`.
 
+    fitter: an estimator's name, or "auto": all of them compete (select.py).
     profile_sha256: of the file the profile came from, to be stored in the table.
+    operators: microbenchmarks of the same device and model, for the fitter roofline.
     Raises CertificationError when the data cannot carry that: means instead of iterations, too few points,
-    a session missing. Raises UsageError for an unknown fitter.
+    a session missing. Raises UsageError for an unknown fitter, FitError when it cannot fit,
+    FingerprintMismatchError for operators of another device or model.
     """
     if profile.meta.aggregation != "iteration":
         raise CertificationError(
             f"profile aggregation is {profile.meta.aggregation!r}; a P99 of iterations can only be certified from "
             "single iterations (aggregation 'iteration'): profile again with every repeat kept, or ingest a log of them"
         )
+    if operators is not None:
+        require_same(profile.meta.fingerprint, operators.fingerprint, "profile and microbenchmarks")
     fit_rows = _usable(rows_of(profile, "fit"))
-    steps = tuple(profile.meta.step_totals)
-    axes = axes_for(profile.meta.domain)
-    ladders = {scene: ladder_for(profile.meta.domain, scene, steps) for scene in fit_rows.scenes()}
-    calibrate, test = (held_out(profile, session, ladders) for session in ("calibrate", "test"))
+    calibrate, test = (held_out(profile, session, fit_rows.scenes()) for session in ("calibrate", "test"))
     drift = session_drift(rows_of(profile, "fit", role="anchor"), calibrate)
     fit_rows = centred(fit_rows, drift)
 
-    fit_model = estimator(fitter)
-    models = fit_model(fit_rows, ladders)
-    scale, scale_losses = choose_scale(fit_model, fit_rows, ladders)
-    medians = point_medians(fit_rows)
-    surfaces = {
-        scene: scene_surfaces(axes, scene, ladders[scene], models[scene], medians.scene(scene), scale, steps)
-        for scene in ladders
-    }
-    expected = {scene: s.expected for scene, s in surfaces.items()}
-    scales = {scene: s.scale for scene, s in surfaces.items()}
-    measured = {scene: s.raw.base_measured for scene, s in surfaces.items()}
-    arrays = TableArrays(axes, ladders, expected, scales, measured)  # read E and scale as they will be read
-
-    at_expected, at_scale = arrays.read(calibrate.points)
+    built, selection, found = build(fit_rows, profile.meta.domain, profile.meta.step_totals, fitter, operators)
+    at_expected, at_scale = built.unbounded().read(calibrate.points)
     scores = (calibrate.latency_ms - at_expected) / at_scale
     margins = noise_margins(scores, scene_of(calibrate.points), coverage, confidence)
-    unclosed = _bounds(surfaces, margins, drift)
+    multipliers = {scene: margin.multiplier for margin in margins for scene in margin.scenes}
+    unclosed = built.unclosed(multipliers, drift.factor or 1.0)
+    arrays = built.closed(unclosed)
     unequal, chunks = pair_factor(profile, "unequal"), pair_factor(profile, "chunks")
-    arrays = replace(arrays, bound=close_bounds(axes, ladders, expected, unclosed))
 
     table = TableV1(
         format="chunkfit.cost-table",
@@ -91,18 +79,18 @@ def fit(
         aggregation=profile.meta.aggregation,
         profile_sha256=profile_sha256,
         domain=profile.meta.domain,
-        axes=axes_document(axes),
+        axes=axes_document(built.axes),
         scenes=scenes_document(arrays),
         fitter=FitterV1(
-            name=fitter.replace("-", "_"),
-            options=_options(steps, scale, scale_losses, fit_rows),
-            coefficients={scene.value: dict(model.coefficients) for scene, model in models.items()},
+            name=selection.winner.name,
+            options=_options(built.steps, found, selection, fit_rows),
+            coefficients={scene.value: dict(model.coefficients) for scene, model in built.models.items()},
         ),
-        margin=_margin_parts(margins, drift, scale, unequal, chunks),
+        margin=_margin_parts(margins, drift, selection.winner.scale, unequal, chunks),
         factors=FactorsV1(unequal_contexts=unequal.factor, several_chunks=chunks.factor, session_drift=drift.factor),
         certificate=certificate(arrays, calibrate, coverage, confidence, law_of(profile.meta)),
         test=tested(arrays, test),
-        gap=majorant_gap(arrays, unclosed, surfaces, test),
+        gap=majorant_gap(arrays, unclosed, built.surfaces, test),
     )
     return CostTable(sealed(table), "fitted table")
 
@@ -120,26 +108,16 @@ def _usable(rows: Rows) -> Rows:
     return rows.where(np.isin(scene_of(rows.points), kept))
 
 
-def _bounds(surfaces: dict[Scene, SceneSurfaces], margins: list[NoiseMargin], drift: Drift) -> dict[Scene, Surface]:
-    """(E + multiplier * scale) * drift at every node, rounded up, before closure."""
-    factor = drift.factor or 1.0
-    multiplier = {scene: margin.multiplier for margin in margins for scene in margin.scenes}
-    # A scene without calibration rows takes the largest multiplier seen.
-    largest = max(multiplier.values())
-    bounds = {}
-    for scene, surface in surfaces.items():
-        m = multiplier.get(scene, largest)
-        ladder = ticks_up((to_ms(surface.expected.ladder) + m * to_ms(surface.scale.ladder)) * factor)
-        base = ticks_up((to_ms(surface.expected.base) + m * to_ms(surface.scale.base)) * factor)
-        bounds[scene] = Surface(np.maximum(ladder, 0) + TICK_ALLOWANCE, np.maximum(base, 0))
-    return bounds
-
-
-def _options(steps: tuple[int, ...], scale: str, losses: dict[str, float], rows: Rows) -> dict[str, Any]:
+def _options(steps: tuple[int, ...], found: list[FoundStep], selection: Selection, rows: Rows) -> dict[str, Any]:
     return {
         "step_totals": list(steps),
-        "scale": scale,
-        "scale_pinball_99_percent": losses,
+        "steps_found": [step.document() for step in found],
+        "scale": selection.winner.scale,
+        "scale_pinball_99_percent": dict(selection.winner.bound),
+        "selection": {
+            "why": selection.why,
+            "candidates": [candidate.document() for candidate in selection.candidates],
+        },
         "fit_rows": len(rows),
         "fit_points": rows.point_count,
     }

@@ -30,10 +30,10 @@ def majorant_gap(
     pairs = falls = 0
     for scene in test.scenes():
         here = names == scene.value
-        ratio[here] = _closed_over_raw(arrays, unclosed, scene, test.points[here])
+        ratio[here] = closed_over_unclosed(arrays, unclosed, scene, test.points[here])
         nodes = node_points(arrays.axes, scene)[arrays.measured[scene].ravel()]
         if len(nodes):
-            over = _closed_over_raw(arrays, unclosed, scene, nodes)
+            over = closed_over_unclosed(arrays, unclosed, scene, nodes)
             if over.max() - 1 > worst:
                 worst = float(over.max() - 1)
                 where = dict(zip(("n", "k", "c", "u"), nodes[int(over.argmax())].tolist(), strict=True))
@@ -55,9 +55,10 @@ def majorant_gap(
     )
 
 
-def _closed_over_raw(
+def closed_over_unclosed(
     arrays: TableArrays, unclosed: Mapping[Scene, Surface], scene: Scene, points: Points
 ) -> NDArray[np.float64]:
+    """Bound over the bound before closure at each point of a scene, shape (points,)."""
     closed, raw = (
         to_ms(read_surface(arrays.axes, scene, arrays.ladders[scene], surface, points))
         for surface in (arrays.bound[scene], unclosed[scene])

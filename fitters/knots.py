@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ..tables.batch import Scene
 from ..tables.domain import Domain
-from ..tables.grid import Axes, Ladder
+from ..tables.grid import POINT_COLUMN, Axes, Ladder, Points, scene_of
 
 # Ratio of neighbouring knots. Linear reading of a curve with these ratios costs 0.1-0.2% at the P99 on
 # attention-shaped costs; twice as many knots halve that and leave each with half the data.
 AXIS_RATIO = {"decodes": 2.0, "context_tokens": 4.0, "prefix_tokens": 4.0, "chunk_tokens": 2.6}
 # The ladder also carries the bend from streaming weights to arithmetic, wherever it lies: a knot every 8%.
 LADDER_RATIO = 1.08
-FIRST_CONTEXT = 16
-FIRST_PREFIX = 64
+FIRST = {"decodes": 1, "context_tokens": 16, "prefix_tokens": 64, "chunk_tokens": 1}
+MOST_GRID_VALUES = 64  # distinct values of an axis up to which points may lie on a grid
+MOST_GRID_CELLS = 8  # cells of the grid for each point
+BRIDGE = 1.5  # a gap this much wider than usual gets knots between its ends
 
 
 def log_knots(first: int, last: int, ratio: float) -> tuple[int, ...]:
@@ -29,15 +34,51 @@ def log_knots(first: int, last: int, ratio: float) -> tuple[int, ...]:
     return (*knots, last)
 
 
-def axes_for(domain: Domain) -> Axes:
-    """Axes that end at the domain's limits; n and c start at 1, u at 0, so that scenes meet at nodes."""
-    prefix = log_knots(FIRST_PREFIX, domain.max_prefix_tokens, AXIS_RATIO["prefix_tokens"])
-    return Axes(
-        decodes=log_knots(1, domain.max_decodes, AXIS_RATIO["decodes"]),
-        context_tokens=log_knots(FIRST_CONTEXT, domain.max_context_tokens, AXIS_RATIO["context_tokens"]),
-        prefix_tokens=(0, *prefix) if domain.max_prefix_tokens else (0,),
-        chunk_tokens=log_knots(1, domain.max_chunk_tokens, AXIS_RATIO["chunk_tokens"]),
-    )
+def axes_for(domain: Domain, points: Points) -> Axes:
+    """Axes that end at the domain's limits; n and c start at 1, u at 0, so that scenes meet at nodes.
+
+    points: (points, 4) of the fit rows. Where they lie on a grid, its values are knots, so that the table holds
+    what was measured; other knots only bridge gaps that are wider than usual.
+    """
+    gridded = lies_on_grid(points)
+    last = {
+        "decodes": domain.max_decodes,
+        "context_tokens": domain.max_context_tokens,
+        "prefix_tokens": domain.max_prefix_tokens,
+        "chunk_tokens": domain.max_chunk_tokens,
+    }
+    knots = {}
+    for name, end in last.items():
+        usual = log_knots(FIRST[name], end, AXIS_RATIO[name]) if end else (0,)
+        values = points[:, POINT_COLUMN[name]]
+        knots[name] = _with_bridges(np.unique(values[values > 0]), usual, AXIS_RATIO[name]) if gridded else usual
+    if knots["prefix_tokens"] != (0,):
+        knots["prefix_tokens"] = (0, *knots["prefix_tokens"])
+    return Axes(**knots)
+
+
+def lies_on_grid(points: Points) -> bool:
+    """Whether, in every scene, few values of each axis make up a grid that the points fill."""
+    unique = np.unique(points, axis=0)
+    names = scene_of(unique)
+    for scene in np.unique(names):
+        here = unique[names == scene]
+        values = [len(np.unique(here[:, column])) for column in range(here.shape[1])]
+        if max(values) > MOST_GRID_VALUES or np.prod(values) > MOST_GRID_CELLS * len(here):
+            return False
+    return True
+
+
+def _with_bridges(known: NDArray[np.int64], usual: Sequence[int], ratio: float) -> tuple[int, ...]:
+    """`known` and the ends of `usual`, and those of `usual` that lie far from all of these."""
+    kept = {*known.tolist(), usual[0], usual[-1]}
+    fixed = np.asarray(sorted(kept), dtype=np.float64)
+    for knot in usual[1:-1]:
+        at = int(np.searchsorted(fixed, knot))
+        low, high = fixed[at - 1], fixed[at]
+        if high > low * ratio * BRIDGE and min(knot / low, high / knot) >= ratio**0.5:
+            kept.add(knot)
+    return tuple(sorted(kept))
 
 
 def ladder_for(domain: Domain, scene: Scene, step_totals: Sequence[int]) -> Ladder:

@@ -15,28 +15,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.sparse.linalg import splu
 
 from ..tables.batch import Scene
+from ..tables.closure import close_expected
 from ..tables.grid import SCENE_AXES, Axes, Ladder, Points, batch_totals, corners, locate_all
 from ..tables.lookup import WEIGHT_ONE
+from .normal_equations import Matrix, solved
+from .robust import huber_weights
 from .rows import Rows
 
 STRENGTHS = (0.3, 3.0, 30.0, 300.0)
 FOLDS = 4
+MANY = 3000  # points from which one fold says enough
 # A ladder is one-dimensional and every row of the scene reads it: its knots need far less smoothing.
 LADDER_SHARE = 0.1
 SHRINK = 0.02  # of the strength: pull of a correction towards 0
-HUBER = 2.0  # robust standard deviations at which a residual starts to lose weight
 REWEIGHTS = 2
 MEASURED_WEIGHT = 0.5  # interpolation weight of fit points around a node that makes it "measured"
-
-Matrix = Any  # a scipy.sparse matrix; SciPy ships no types
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +62,9 @@ def base_weights(axes: Axes, scene: Scene, points: Points) -> Matrix:
         columns.append(np.ravel_multi_index(index, shape))
         values.append(weight)
     entries = (np.concatenate(values), (np.concatenate(rows), np.concatenate(columns)))
-    return sparse.csr_matrix(entries, shape=(len(points), int(np.prod(shape))))
+    found = sparse.csr_matrix(entries, shape=(len(points), int(np.prod(shape))))
+    found.eliminate_zeros()  # a point on a node reads that one alone
+    return found
 
 
 def ladder_weights(ladder: Ladder, points: Points) -> Matrix:
@@ -109,10 +110,15 @@ def corrected(
         strength = _choose_strength(design, residual, smooth)
     correction = _solve(design, residual, smooth, strength)
     knots = len(ladder_ms)
+    raw_ladder = ladder_ms * (1 + correction[:knots])
+    ladder_measured = np.asarray(to_ladder.sum(axis=0)).ravel() >= MEASURED_WEIGHT
+    # Each part is closed by itself, so the base is fitted beside the ladder as it will stand.
+    beside = rows.latency_ms - to_ladder @ close_expected(raw_ladder, ladder_measured) - to_base @ base_ms
+    base_correction = _solve(design[:, knots:], beside / model, smooth[knots:, knots:], strength)
     return Nodes(
-        ladder_ms * (1 + correction[:knots]),
-        (base_ms + (node_ladder_ms + base_ms) * correction[knots:]).reshape(axes.shape(scene)),
-        np.asarray(to_ladder.sum(axis=0)).ravel() >= MEASURED_WEIGHT,
+        raw_ladder,
+        (base_ms + (node_ladder_ms + base_ms) * base_correction).reshape(axes.shape(scene)),
+        ladder_measured,
         (np.asarray(to_base.sum(axis=0)).ravel() >= MEASURED_WEIGHT).reshape(axes.shape(scene)),
     )
 
@@ -129,7 +135,7 @@ def _choose_strength(design: Matrix, residual: NDArray[np.float64], smooth: Matr
             [
                 residual[fold == f]
                 - design[fold == f] @ _solve(design[fold != f], residual[fold != f], smooth, strength)
-                for f in range(FOLDS)
+                for f in range(FOLDS if len(residual) < MANY else 1)
             ]
         )
         error = float(np.mean(np.minimum(np.abs(held), 4 * np.median(np.abs(held)))))
@@ -143,14 +149,10 @@ def _solve(design: Matrix, residual: NDArray[np.float64], smooth: Matrix, streng
     solution = np.zeros(design.shape[1])
     for _ in range(1 + REWEIGHTS):
         weighted = design.multiply(weight[:, None]).tocsr()
-        normal = (design.T @ weighted + strength * smooth).tocsc()
-        solution = splu(normal, permc_spec="MMD_AT_PLUS_A", options={"SymmetricMode": True}).solve(
-            weighted.T @ residual
-        )
-        off = np.abs(residual - design @ solution)
-        spread = 1.4826 * np.median(off) + 1e-12
-        weight = np.minimum(1.0, HUBER * spread / np.maximum(off, 1e-12))
-    return np.asarray(solution)
+        normal = design.T @ weighted + strength * smooth
+        solution = solved(normal, weighted.T @ residual)
+        weight = huber_weights(residual - design @ solution)
+    return solution
 
 
 def smoothness(axes: Axes, scene: Scene, ladder: Ladder, step_totals: Sequence[int]) -> Matrix:

@@ -12,9 +12,8 @@ from ..tables.closure import read_surface
 from ..tables.domain import Domain
 from ..tables.fixed_point import to_ms
 from ..tables.grid import Points, scene_of
-from .estimator import total_ms
 from .knots import axes_for, ladder_for
-from .registry import estimator
+from .registry import estimators
 from .rows import Rows
 from .surfaces import scene_surfaces
 
@@ -37,16 +36,16 @@ class TablePredictor:
     def __call__(self, points: Points, latency_ms: NDArray[np.float64], queries: Points) -> NDArray[np.float64]:
         """See `tables.predictor.Predictor`."""
         rows = Rows(points, latency_ms, np.arange(len(points)), np.zeros(len(points), dtype=np.bool_))
-        axes = axes_for(self.domain)
+        axes = axes_for(self.domain, points)
         ladders = {scene: ladder_for(self.domain, scene, self.step_totals) for scene in SCENES}
-        models = estimator(self.fitter)(rows, ladders)
+        models = estimators(self.fitter)[self.fitter](rows, ladders)
         expected = np.empty(len(queries))
         names = scene_of(queries)
         for scene, ladder in ladders.items():
             here = names == scene.value
             own = rows.scene(scene)
             if len(own) < MIN_SCENE_POINTS:
-                expected[here] = total_ms(models[scene].expected, queries[here])
+                expected[here] = models[scene].expected.total_ms(queries[here])
                 continue
             surfaces = scene_surfaces(
                 axes, scene, ladder, models[scene], own, "proportional", self.step_totals, strength=STRENGTH

@@ -12,14 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linprog
 
-from ..tables.errors import CertificationError
+from ..tables.errors import FitError
 
 
 def fit_quantile(x: NDArray[np.float64], y: NDArray[np.float64], quantile: float) -> NDArray[np.float64]:
     """Coefficients b >= 0, shape (columns,), of the `quantile` of y given x (shape (rows, columns)).
 
     Columns are scaled to a largest magnitude of 1 for the solver; an all-zero column gets 0.
-    Raises CertificationError when the solver fails, with its message.
+    Raises FitError when the solver fails, with its message.
     """
     scale = np.abs(x).max(axis=0, initial=0.0)
     used = scale > 0
@@ -32,7 +32,7 @@ def fit_quantile(x: NDArray[np.float64], y: NDArray[np.float64], quantile: float
         method="highs",
     )
     if result.status != 0:
-        raise CertificationError(
+        raise FitError(
             f"quantile regression at {quantile} on {len(y)} rows: the solver stopped ({result.message}); "
             "check the profile for repeated or impossible rows"
         )

@@ -1,17 +1,44 @@
-"""The estimators by name."""
+"""The estimators by name, the simpler ones first: selection gives ties to them."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ..tables.errors import UsageError
+from .boosted import boosted
 from .estimator import Estimator
+from .hybrid import hybrid
+from .isotonic import isotonic
+from .linear import linear
+from .quantile import quantile
+from .roofline import roofline, without_results
 from .scene_experts import scene_experts
 
-ESTIMATORS: dict[str, Estimator] = {"scene_experts": scene_experts}
+if TYPE_CHECKING:
+    from ..profiler.microbench.results import MicrobenchV1
+
+ESTIMATORS: dict[str, Estimator] = {
+    "roofline": without_results,  # the one that needs more than rows
+    "linear": linear,
+    "quantile": quantile,
+    "scene_experts": scene_experts,
+    "isotonic": isotonic,
+    "boosted": boosted,
+    "hybrid": hybrid,
+}
+AUTO = "auto"  # all of them compete
 
 
-def estimator(name: str) -> Estimator:
-    """`-` and `_` are the same. Raises UsageError with the valid names."""
-    found = ESTIMATORS.get(name.replace("-", "_"))
-    if found is None:
-        raise UsageError(f"--fitter {name!r} is unknown; expected one of: {', '.join(ESTIMATORS)}")
-    return found
+def estimators(name: str, operators: MicrobenchV1 | None = None) -> dict[str, Estimator]:
+    """The candidates of `--fitter name`: one, or all. `-` and `_` are the same.
+
+    operators: the microbenchmarks that roofline is made of.
+    Raises UsageError with the valid names.
+    """
+    known = dict(ESTIMATORS) if operators is None else {**ESTIMATORS, "roofline": roofline(operators)}
+    wanted = name.replace("-", "_")
+    if wanted == AUTO:
+        return known
+    if wanted not in known:
+        raise UsageError(f"--fitter {name!r} is unknown; expected {AUTO} or one of: {', '.join(known)}")
+    return {wanted: known[wanted]}

@@ -14,52 +14,27 @@ Relative error throughout: 1% of a long iteration must not outweigh 50% of a sho
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import nnls
 
 from ..tables.batch import Scene
-from ..tables.grid import Ladder, Points, batch_totals
-from .estimator import Millis, SceneModel
-from .features import FEATURES, features
+from ..tables.grid import Ladder, batch_totals
+from .estimator import SceneModel
+from .feature_curve import FeatureCurve
+from .features import features
 from .quantile_lp import fit_quantile
+from .robust import huber_weights
 from .rows import Rows
+from .tails import TAIL
 
 MIN_SCENE_ROWS = 60  # below, a scene's 0.99 quantile would rest on less than one row: the global expert serves
-TAIL = 0.99
 REWEIGHTS = 4
-HUBER = 2.0  # robust standard deviations at which a row starts to lose weight
 # Penalty on the change of the ladder's relative rise from knot to knot, in rows: a bend costs less than the
 # rows around it gain, noise of single knots costs more.
 CURVATURE = 1.0
 DENSE = 16  # up to here the ladder has a knot at every total anyway
-N, C = FEATURES.index("decodes"), FEATURES.index("chunk_tokens")
-
-
-@dataclass(frozen=True, slots=True)
-class Expert:
-    """ladder(n + c) + weights . features, all non-decreasing; the slope that decodes and chunk tokens share
-    is read as the ladder's."""
-
-    scene: Scene
-    knots: NDArray[np.float64]  # totals n + c
-    knot_ms: NDArray[np.float64]
-    weights: NDArray[np.float64]  # (7,) ms per unit
-
-    @property
-    def token_ms(self) -> float:
-        """What one more row of every matrix product costs at least, beyond the ladder's own rise."""
-        n, c = float(self.weights[N]), float(self.weights[C])
-        return {Scene.DECODE: n, Scene.PREFILL: c, Scene.MIXED: min(n, c)}[self.scene]
-
-    def ladder_ms(self, batch_tokens: NDArray[np.int64]) -> Millis:
-        ms: Millis = np.interp(batch_tokens, self.knots, self.knot_ms) + self.token_ms * batch_tokens
-        return ms
-
-    def base_ms(self, points: Points) -> Millis:
-        return np.maximum(features(points) @ self.weights - self.token_ms * batch_totals(points), 0.0)
 
 
 def scene_experts(rows: Rows, ladders: Mapping[Scene, Ladder]) -> dict[Scene, SceneModel]:
@@ -69,16 +44,20 @@ def scene_experts(rows: Rows, ladders: Mapping[Scene, Ladder]) -> dict[Scene, Sc
     for scene, ladder in ladders.items():
         own = rows.scene(scene)
         if len(own) >= MIN_SCENE_ROWS:
-            expected = _median(own, scene, ladder)
+            expected = ladder_and_features(own, scene, ladder)
             tail = _tail(own, expected)
         else:
-            expected = _median(rows, scene, longest)
+            expected = ladder_and_features(rows, scene, longest)
             tail = _tail(rows, expected)
-        models[scene] = SceneModel(expected, tail, _named(expected) | _named(tail, "tail_"))
+        models[scene] = SceneModel(expected, tail, expected.named() | tail.named("tail_"))
     return models
 
 
-def _median(rows: Rows, scene: Scene, ladder: Ladder) -> Expert:
+def ladder_and_features(rows: Rows, scene: Scene, ladder: Ladder, curvature: float = CURVATURE) -> FeatureCurve:
+    """The median of `rows`: a free non-decreasing ladder at the ladder's knots and the features, all >= 0.
+
+    curvature: weight of the penalty on the ladder's bends, in rows.
+    """
     knots = np.asarray(ladder.batch_tokens, dtype=np.float64)
     totals = np.clip(batch_totals(rows.points).astype(np.float64), knots[0], knots[-1])
     # Column 0 is the ladder's first value, column j its rise from knot j - 1 to knot j.
@@ -87,7 +66,7 @@ def _median(rows: Rows, scene: Scene, ladder: Ladder) -> Expert:
     relative = columns / rows.latency_ms[:, None]
     scale = np.abs(relative).max(axis=0, initial=0.0)
     scale[scale == 0] = 1.0
-    penalty = _curvature(knots, totals, rows.latency_ms, columns.shape[1]) / scale
+    penalty = curvature**0.5 * _curvature(knots, totals, rows.latency_ms, columns.shape[1]) / scale
     weight = np.ones(len(rows))
     coefficients = np.zeros(columns.shape[1])
     for _ in range(1 + REWEIGHTS):
@@ -95,12 +74,10 @@ def _median(rows: Rows, scene: Scene, ladder: Ladder) -> Expert:
         left = np.vstack([relative / scale * root[:, None], penalty])
         right = np.concatenate([root, np.zeros(len(penalty))])
         coefficients, _ = nnls(left, right, maxiter=30 * left.shape[1])
-        off = np.abs(1.0 - relative @ (coefficients / scale))
-        spread = 1.4826 * float(np.median(off)) + 1e-12
-        weight = np.minimum(1.0, HUBER * spread / np.maximum(off, 1e-12))
+        weight = huber_weights(1.0 - relative @ (coefficients / scale))
     coefficients = coefficients / scale
     knot_ms = np.cumsum(coefficients[: len(knots)])
-    return Expert(scene, knots, knot_ms, coefficients[len(knots) :])
+    return FeatureCurve(scene, knots, knot_ms, coefficients[len(knots) :])
 
 
 def _curvature(
@@ -119,11 +96,11 @@ def _curvature(
             continue
         row = np.zeros(width)
         row[1 + j], row[2 + j] = -1 / step[j], 1 / step[j + 1]
-        penalty.append(CURVATURE**0.5 * min(step[j], step[j + 1]) / level[j + 1] * row)
+        penalty.append(min(step[j], step[j + 1]) / level[j + 1] * row)
     return np.asarray(penalty).reshape(-1, width)
 
 
-def _tail(rows: Rows, median: Expert) -> Expert:
+def _tail(rows: Rows, median: FeatureCurve) -> FeatureCurve:
     ladder = np.interp(batch_totals(rows.points), median.knots, median.knot_ms)
     columns = np.column_stack([np.ones(len(rows)), ladder, features(rows.points)])
     # Within one scene some features are equal (x7 = x6; x5 = x3 without prefixes): only the first of equals
@@ -133,10 +110,4 @@ def _tail(rows: Rows, median: Expert) -> Expert:
     relative = np.where(kept, columns, 0.0) / rows.latency_ms[:, None]
     coefficients = fit_quantile(relative, np.ones(len(rows)), TAIL)
     knot_ms = coefficients[0] + coefficients[1] * median.knot_ms
-    return Expert(median.scene, median.knots, knot_ms, coefficients[2:])
-
-
-def _named(expert: Expert, prefix: str = "") -> dict[str, float]:
-    """Coefficients to show: the seven features, and the ladder's ends (its knots are in the table)."""
-    ends = {f"{prefix}ladder_first": float(expert.knot_ms[0]), f"{prefix}ladder_last": float(expert.knot_ms[-1])}
-    return ends | {f"{prefix}{name}": float(w) for name, w in zip(FEATURES, expert.weights, strict=True)}
+    return FeatureCurve(median.scene, median.knots, knot_ms, coefficients[2:])

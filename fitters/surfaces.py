@@ -12,8 +12,9 @@ from ..tables.batch import Scene
 from ..tables.closure import close_expected
 from ..tables.fixed_point import nearest_ticks, ticks_up
 from ..tables.grid import Axes, Ladder, Surface, node_points
-from .estimator import SceneModel
+from .estimator import Lift, SceneModel
 from .node_residuals import Nodes, corrected
+from .projection import split
 from .rows import Rows
 from .scale import scale_of
 
@@ -43,8 +44,12 @@ def scene_surfaces(
     points = node_points(axes, scene)
     totals = np.asarray(ladder.batch_tokens, dtype=np.int64)
     shape = axes.shape(scene)
-    ladder_ms, base_ms = _parts(model.expected.ladder_ms(totals), model.expected.base_ms(points))
-    tail_ladder, tail_base = _parts(model.tail.ladder_ms(totals), model.tail.base_ms(points))
+    curve = split(model.expected, scene, ladder, medians.points)
+    ladder_ms, base_ms = _parts(curve.ladder_ms(totals), curve.base_ms(points))
+    if isinstance(model.tail, Lift):
+        tail_ladder, tail_base = model.tail.constant_ms + model.tail.factor * ladder_ms, model.tail.factor * base_ms
+    else:
+        tail_ladder, tail_base = _parts(model.tail.ladder_ms(totals), model.tail.base_ms(points))
     node_ladder = np.interp(points[:, 0] + points[:, 2], totals, ladder_ms)
     nodes = corrected(axes, scene, ladder, ladder_ms, base_ms, node_ladder, medians, step_totals, strength)
     # Base is an increment on top of the ladder: the offset makes its closure relative to the sum.

@@ -48,6 +48,10 @@ class CertificationError(ChunkfitError):
     """The data cannot carry the promise that was asked for."""
 
 
+class FitError(ChunkfitError):
+    """An estimator that cannot fit the rows it was given."""
+
+
 class MissingExtraError(ChunkfitError):
     """A command needs an optional dependency that is not installed."""
 

@@ -23,8 +23,10 @@ class Done:
         return json.loads(self.out)
 
 
-def chunkfit_command(*arguments, cwd=None, timeout=120) -> Done:
-    command = [sys.executable, "-c", "from chunkfit.cli.main import main; main()", *map(str, arguments)]
+def chunkfit_command(*arguments, cwd=None, timeout=120, without=None) -> Done:
+    """without: a module that is not installed, as far as the command can see."""
+    hidden = f"import sys; sys.modules[{without!r}] = None; " if without else ""
+    command = [sys.executable, "-c", f"{hidden}from chunkfit.cli.main import main; main()", *map(str, arguments)]
     done = subprocess.run(
         command,
         capture_output=True,

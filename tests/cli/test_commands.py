@@ -145,7 +145,7 @@ def test_validate_against_another_profile(made, tmp_path, command):
 
 def test_fit_writes_the_table_and_its_evidence(made, tmp_path, command):
     out = tmp_path / "table.json"
-    done = command("fit", made / "profile.parquet", "--out", out, "--json")
+    done = command("fit", made / "profile.parquet", "--fitter", "scene_experts", "--out", out, "--json")
     assert done.code == 0
     assert done.json["certificate"]["points"] == 400
     assert CostTable.load(out).document.scenes == CostTable.load(made / "table.json").document.scenes
@@ -155,11 +155,12 @@ def test_fit_refuses_too_few_points_and_says_how_many(tmp_path, command):
     from chunkfit.profiler.synthetic_profile import synthetic_profile
 
     synthetic_profile(0, fit_points=90, calibrate_points=63, test_points=40).save(tmp_path / "small.parquet")
-    done = command("fit", tmp_path / "small.parquet", "--out", tmp_path / "t.json")
+    fitted = ("fit", tmp_path / "small.parquet", "--fitter", "linear", "--out", tmp_path / "t.json")
+    done = command(*fitted)
     assert done.code == 1
     assert "refused: m = 63 calibration points, needs 299" in done.err
     assert not (tmp_path / "t.json").exists()
-    done = command("fit", tmp_path / "small.parquet", "--out", tmp_path / "t.json", "--coverage", 0.95, "--json")
+    done = command(*fitted, "--coverage", 0.95, "--json")
     assert done.code == 0
     assert done.json["certificate"]["coverage"] == 0.95
 
@@ -261,6 +262,7 @@ def test_run_on_the_synthetic_device_leaves_everything(tmp_path, command):
     assert summary == json.loads((tmp_path / "r" / "summary.json").read_text())
     assert sorted(p.name for p in (tmp_path / "r").iterdir()) == [
         "profile.parquet",
+        "report.html",
         "summary.json",
         "table.csv",
         "table.json",
@@ -272,4 +274,8 @@ def test_run_on_the_synthetic_device_leaves_everything(tmp_path, command):
     assert "cost of the whole plan" in done.err
     again = command("run", "--device", "synthetic", "--points", 320, "--out", tmp_path / "r")
     assert (again.code, "--overwrite" in again.err) == (2, True)
-    assert command("run", "--out", tmp_path / "r", "--resume", "--json").json["certificate"] == summary["certificate"]
+    (tmp_path / "r" / "report.html").unlink()
+    bare = command("run", "--out", tmp_path / "r", "--resume", "--json", without="matplotlib")
+    assert bare.json["certificate"] == summary["certificate"]
+    assert "no report: matplotlib is not installed and `chunkfit report` needs it" in bare.err
+    assert (bare.code, (tmp_path / "r" / "report.html").exists(), "report" in bare.json["files"]) == (0, False, False)

@@ -4,8 +4,8 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
+from support.engine_log import COLUMNS, write_engine_log
 
 from chunkfit import CostTable
 from chunkfit.fitters.fit import fit
@@ -18,19 +18,11 @@ from chunkfit.tables.errors import CertificationError
 FOLDER = os.environ.get("CHUNKFIT_PUBLIC_DATA")
 MEASURED = Path(FOLDER or ".") / "measurements"
 public = pytest.mark.skipif(FOLDER is None, reason="CHUNKFIT_PUBLIC_DATA is not set: no public logs here")
-COLUMNS = ReadOptions({"n": "n", "k": "k", "c": "c", "u": "0", "latency": "ms"}, "ms")
 
 
 @pytest.fixture(scope="module")
 def log(tmp_path_factory):
-    """900 iterations of a small engine as somebody's CSV: 2 ms, decodes and chunk tokens in proportion, 1% noise."""
-    rng = np.random.default_rng(0)
-    n, k, c = rng.integers(1, 17, 900), rng.integers(16, 257, 900), rng.choice([0, 16, 32, 64], 900)
-    ms = (2 + 0.02 * n + 0.0001 * n * k + 0.03 * c) * rng.lognormal(0, 0.01, 900)
-    path = tmp_path_factory.mktemp("log") / "log.csv"
-    lines = [f"{','.join(map(str, row))}\n" for row in zip(n, k, c, ms, strict=True)]
-    path.write_text("n,k,c,ms\n" + "".join(lines))
-    return path
+    return write_engine_log(tmp_path_factory.mktemp("log") / "log.csv")
 
 
 @pytest.mark.parametrize("split", ["time", "points"])

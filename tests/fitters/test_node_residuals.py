@@ -6,6 +6,7 @@ import pytest
 from chunkfit.fitters.node_residuals import base_weights, corrected, ladder_weights, smoothness
 from chunkfit.fitters.rows import Rows
 from chunkfit.tables.batch import Scene
+from chunkfit.tables.closure import close_expected
 from chunkfit.tables.fixed_point import nearest_ticks, to_ms
 from chunkfit.tables.grid import Axes, Ladder, node_points, read_base
 
@@ -78,3 +79,21 @@ def test_stalls_do_not_pull_the_nodes():
     _, ratio = fitted((16, 2048, 256, 512), lambda p: np.ones(len(p)))
     assert np.abs(ratio - 1).max() < 0.03
     assert ratio.mean() == pytest.approx(1.0, abs=0.003)
+
+
+def test_a_ladder_that_the_closure_changes_is_made_up_for_by_the_base():
+    """Ladder and base are closed one by one: where the ladder must not fall, the base does what is left."""
+    rng = np.random.default_rng(2)
+    points = random_points(rng, 1500)
+    points[:, 1] = np.maximum(points[:, 1], 16)
+    totals = points[:, 0] + points[:, 2]
+    ladder = Ladder((2, 8, 32, 64, 128, 200, 272))
+    flat = np.full(7, 10.0)  # the truth falls at 100, so the corrected ladder does
+    true = np.where(totals < 100, 14.0, 9.0)
+    rows = Rows(points, true, np.arange(1500), np.zeros(1500, dtype=bool))
+    nodes = node_points(AXES, Scene.MIXED)
+    made = corrected(AXES, Scene.MIXED, ladder, flat, np.zeros(len(nodes)), np.full(len(nodes), 10.0), rows, ())
+    closed = close_expected(made.ladder, made.ladder_measured)
+    read = ladder_weights(ladder, points) @ closed + base_weights(AXES, Scene.MIXED, points) @ made.base.ravel()
+    assert not np.allclose(closed, made.ladder)
+    assert np.quantile(np.abs(read / true - 1), 0.5) < 0.1

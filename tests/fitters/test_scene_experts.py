@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from chunkfit.fitters.estimator import total_ms
 from chunkfit.fitters.knots import axes_for, ladder_for, log_knots
 from chunkfit.fitters.rows import Rows, rows_of
 from chunkfit.fitters.scene_experts import MIN_SCENE_ROWS, scene_experts
 from chunkfit.profiler.devices import truth
 from chunkfit.profiler.domains import SYNTHETIC_DOMAIN
+from chunkfit.profiler.law import draw
 from chunkfit.profiler.synthetic_profile import synthetic_profile
 from chunkfit.tables.batch import SCENES, Scene
 from chunkfit.tables.grid import scene_of
@@ -23,7 +23,7 @@ def rows() -> Rows:
 
 def error(models, rows, scene):
     part = rows.scene(scene)
-    return np.abs(total_ms(models[scene].expected, part.points) / truth.median_ms(part.points) - 1)
+    return np.abs(models[scene].expected.total_ms(part.points) / truth.median_ms(part.points) - 1)
 
 
 def test_every_expert_follows_its_scene(rows):
@@ -40,14 +40,14 @@ def test_experts_never_fall_as_a_batch_gains_work(rows, scene):
         for axis in range(4):
             more = points.copy()
             more[:, axis] += np.where(points[:, axis] > 0, 1, 0)
-            assert (total_ms(curve, more) >= total_ms(curve, points) - 1e-9).all()
+            assert (curve.total_ms(more) >= curve.total_ms(points) - 1e-9).all()
 
 
 def test_the_tail_is_above_the_median_where_it_matters(rows):
     models = scene_experts(rows, LADDERS)
     for scene in SCENES:
         part = rows.scene(scene)
-        covered = part.latency_ms <= total_ms(models[scene].tail, part.points)
+        covered = part.latency_ms <= models[scene].tail_ms(part.points)
         assert covered.mean() == pytest.approx(0.99, abs=0.004)
 
 
@@ -68,7 +68,7 @@ def test_a_thin_scene_is_served_by_all_rows(rows):
 
 
 def test_knots_end_where_the_domain_ends_and_hold_both_sides_of_a_step():
-    axes = axes_for(SYNTHETIC_DOMAIN)
+    axes = axes_for(SYNTHETIC_DOMAIN, draw(SYNTHETIC_DOMAIN, 100, (129,), 0).points)
     assert (axes.decodes[0], axes.decodes[-1]) == (1, SYNTHETIC_DOMAIN.max_decodes)
     assert (axes.chunk_tokens[0], axes.prefix_tokens[0]) == (1, 0)
     assert axes.prefix_tokens[-1] == SYNTHETIC_DOMAIN.max_prefix_tokens

@@ -1,0 +1,123 @@
+"""One method on one split: what it says of the rows that were held out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chunkfit.fitters.build import build
+from chunkfit.fitters.folds import point_folds
+from chunkfit.fitters.margin import NoiseMargin, best_coverage, noise_margins, points_needed
+from chunkfit.fitters.registry import ESTIMATORS
+from chunkfit.fitters.rows import Rows
+from chunkfit.fitters.scale import scale_of
+from chunkfit.fitters.select import Candidate
+from chunkfit.tables.batch import Scene
+from chunkfit.tables.errors import CertificationError
+from chunkfit.tables.grid import Ladder, scene_of
+
+from .peers import Peer
+from .sets import DataSet
+from .steps import falls
+
+Floats = NDArray[np.float64]
+COVERAGE, CONFIDENCE = 0.99, 0.95
+FACTOR = 1.2  # QoServe's constant, given to every peer
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """Of the held-out rows, all (rows,): measured, expected, bounds by name.
+
+    falls: axis -> (falling, asked) steps of the first bound. unclosed_*: None for peers, which close nothing.
+    note: what the method says of itself.
+    """
+
+    latency_ms: Floats
+    expected_ms: Floats
+    bounds_ms: Mapping[str, Floats]
+    falls: Mapping[str, tuple[int, int]]
+    unclosed_expected_ms: Floats | None = None
+    unclosed_bound_ms: Floats | None = None
+    note: str = ""
+
+
+def peer_prediction(peer: Peer, data: DataSet, held: NDArray[np.bool_], seed: int) -> Prediction | None:
+    """Two bounds: x1.2, and a margin per scene from held-out points (plain split conformal). None: no answer."""
+    learn, asked = data.rows.where(~held), data.rows.where(held)
+    predict = peer(learn)
+    expected = predict(asked.points)
+    if not np.isfinite(expected).all():
+        return None
+    scores = np.full(len(learn), np.nan)
+    for fold in point_folds(learn):
+        scores[fold] = learn.latency_ms[fold] / peer(learn.where(~fold))(learn.points[fold])
+    mine, names = scene_of(learn.points), scene_of(asked.points)
+    factors = np.ones(len(asked))
+    for scene in asked.scenes():
+        factors[names == scene.value] = _conformal(scores, mine == scene.value)
+    bounds = {"x1.2": FACTOR * expected, "margin": factors * expected}
+    return Prediction(asked.latency_ms, expected, bounds, falls(predict, data.rows, seed))
+
+
+def _conformal(scores: Floats, here: NDArray[np.bool_]) -> float:
+    """The ceil((m + 1) 0.99)-th smallest, the largest where there are too few; of all scenes where none is here."""
+    mine = scores[here & np.isfinite(scores)]
+    if not len(mine):
+        mine = scores[np.isfinite(scores)]
+    return float(np.sort(mine)[min(int(np.ceil((len(mine) + 1) * COVERAGE)), len(mine)) - 1])
+
+
+def our_prediction(fitter: str, data: DataSet, held: NDArray[np.bool_], seed: int) -> Prediction:
+    """The closed table of `fitter` through all rows to learn from, its margin from held-out points of theirs.
+
+    The table is built once: held-out scores are those of the estimator, before node residuals and closure.
+    """
+    learn, asked = data.rows.where(~held), data.rows.where(held)
+    built, selection, _ = build(learn, data.domain, (), fitter)
+    margins, note = _margins(selection.winner, built.ladders, learn)
+    unclosed = built.unclosed({scene: m.multiplier for m in margins for scene in m.scenes}, 1.0)
+    arrays = built.closed(unclosed)
+    expected, bound = arrays.read(asked.points)
+    raw_expected, raw_bound = built.raw(unclosed).read(asked.points)
+    return Prediction(
+        asked.latency_ms,
+        expected,
+        {"margin": bound},
+        falls(lambda points: arrays.read(points)[1], data.rows, seed),
+        raw_expected,
+        raw_bound,
+        f"{selection.why}; {note}",
+    )
+
+
+def _margins(winner: Candidate, ladders: Mapping[Scene, Ladder], learn: Rows) -> tuple[list[NoiseMargin], str]:
+    """Certified margins, or those of the coverage that so few points can certify, and what was refused."""
+    scores, names = _scores(winner, ladders, learn)
+    try:
+        return noise_margins(scores, names, COVERAGE, CONFIDENCE), f"certified {COVERAGE} on m = {len(scores)}"
+    except CertificationError:
+        level = best_coverage(len(scores), CONFIDENCE)
+        needs = points_needed(COVERAGE, CONFIDENCE)
+        note = f"refused: m = {len(scores)}, needs {needs}; certifies {level:g}"
+        return noise_margins(scores, names, level, CONFIDENCE), note
+
+
+def _scores(winner: Candidate, ladders: Mapping[Scene, Ladder], learn: Rows) -> tuple[Floats, NDArray[np.str_]]:
+    """(T - E) / scale of one row per point, E from an estimator that has not seen the point."""
+    scores, names = [], []
+    for fold in point_folds(learn):
+        known, asked = learn.where(~fold), learn.where(fold)
+        models = ESTIMATORS[winner.name](known, {scene: ladders[scene] for scene in known.scenes()})
+        _, first = np.unique(asked.point_id, return_index=True)
+        asked = asked.where(np.sort(first))
+        for scene in (scene for scene in asked.scenes() if scene in models):
+            own = asked.scene(scene)
+            median = models[scene].expected.total_ms(own.points)
+            scale = scale_of(winner.scale, median, median, models[scene].tail_ms(own.points))
+            scores.append((own.latency_ms - median) / scale)
+            names.append(np.full(len(own), scene.value))
+    return np.concatenate(scores), np.concatenate(names)

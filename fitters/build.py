@@ -1,0 +1,105 @@
+"""Rows -> the table's expected time and the scale of its noise; rows x margin -> its bound. Certificates come after."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ..profiler.microbench.results import MicrobenchV1
+from ..tables.arrays import TableArrays
+from ..tables.batch import Scene
+from ..tables.closure import close_bounds
+from ..tables.domain import Domain
+from ..tables.fixed_point import nearest_ticks, ticks_up, to_ms
+from ..tables.grid import Axes, Ladder, Surface
+from .estimator import Estimator, SceneModel
+from .knots import axes_for, ladder_for
+from .registry import estimators
+from .rows import Rows, point_medians
+from .select import Selection, select
+from .steps import FoundStep, find_steps
+from .surfaces import SceneSurfaces, scene_surfaces
+
+TICK_ALLOWANCE = 8  # folds round E up by at most 4 ticks before the multiplier: the bound is raised by more
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """Surfaces of every scene that has rows, the models they came from."""
+
+    axes: Axes
+    ladders: Mapping[Scene, Ladder]
+    steps: tuple[int, ...]
+    surfaces: Mapping[Scene, SceneSurfaces]
+    models: Mapping[Scene, SceneModel]
+
+    @property
+    def expected(self) -> dict[Scene, Surface]:
+        return {scene: surfaces.expected for scene, surfaces in self.surfaces.items()}
+
+    def unbounded(self) -> TableArrays:
+        """E, and in the bound's place the scale: both are read as they will be read."""
+        scales = {scene: surfaces.scale for scene, surfaces in self.surfaces.items()}
+        return self._arrays(scales)
+
+    def unclosed(self, multipliers: Mapping[Scene, float], factor: float) -> dict[Scene, Surface]:
+        """(E + multiplier * scale) * factor at every node, rounded up, before closure.
+
+        A scene without a multiplier takes the largest.
+        """
+        bounds = {}
+        for scene, surface in self.surfaces.items():
+            m = multipliers.get(scene, max(multipliers.values()))
+            ladder = ticks_up((to_ms(surface.expected.ladder) + m * to_ms(surface.scale.ladder)) * factor)
+            base = ticks_up((to_ms(surface.expected.base) + m * to_ms(surface.scale.base)) * factor)
+            bounds[scene] = Surface(np.maximum(ladder, 0) + TICK_ALLOWANCE, np.maximum(base, 0))
+        return bounds
+
+    def closed(self, unclosed: Mapping[Scene, Surface]) -> TableArrays:
+        """E, and the bound that keeps the order."""
+        return self._arrays(close_bounds(self.axes, self.ladders, self.expected, unclosed))
+
+    def raw(self, unclosed: Mapping[Scene, Surface]) -> TableArrays:
+        """E and bound as they stand before closure: what monotonicity costs is the difference."""
+        raw = {
+            scene: Surface(nearest_ticks(surfaces.raw.ladder), nearest_ticks(surfaces.raw.base))
+            for scene, surfaces in self.surfaces.items()
+        }
+        return replace(self._arrays(unclosed), expected=raw)
+
+    def _arrays(self, bound: Mapping[Scene, Surface]) -> TableArrays:
+        measured = {scene: surfaces.raw.base_measured for scene, surfaces in self.surfaces.items()}
+        return TableArrays(self.axes, self.ladders, self.expected, bound, measured)
+
+
+def build(
+    rows: Rows, domain: Domain, known_steps: Sequence[int], fitter: str, operators: MicrobenchV1 | None = None
+) -> tuple[Built, Selection, list[FoundStep]]:
+    """The best table of `fitter` (an estimator's name, or "auto"), with the steps that `rows` show beside the known.
+
+    operators: for the fitter roofline. Raises UsageError for an unknown fitter, FitError when it cannot fit.
+    """
+    found = find_steps(rows, _ladders(rows, domain, known_steps), known_steps)
+    steps = tuple(sorted({*known_steps, *(step.total for step in found)}))
+    competing = estimators(fitter, operators)
+    selection = select(competing, rows, _ladders(rows, domain, steps))
+    winner = selection.winner
+    return build_chosen(rows, domain, steps, competing[winner.name], winner.scale), selection, found
+
+
+def build_chosen(rows: Rows, domain: Domain, steps: tuple[int, ...], estimator: Estimator, scale: str) -> Built:
+    """The table of a known estimator, steps and shape of the noise, as a document names them. Raises FitError."""
+    axes, ladders = axes_for(domain, rows.points), _ladders(rows, domain, steps)
+    models = estimator(rows, ladders)
+    medians = point_medians(rows)
+    surfaces = {
+        scene: scene_surfaces(axes, scene, ladders[scene], models[scene], medians.scene(scene), scale, steps)
+        for scene in ladders
+    }
+    return Built(axes, ladders, steps, surfaces, models)
+
+
+def _ladders(rows: Rows, domain: Domain, steps: Sequence[int]) -> dict[Scene, Ladder]:
+    return {scene: ladder_for(domain, scene, steps) for scene in rows.scenes()}

@@ -1,0 +1,97 @@
+"""`isotonic`: no formula at all. Medians on a grid, made non-decreasing, read linearly between.
+
+Each scene's points go to the nearest value of every axis: its measured values where they are few, log-spaced
+ones where they are many. Cells hold the median of the logarithm, weighted by its points, and are projected onto
+the non-decreasing arrays (monotone_projection.py); cells without points only follow. What is left of the
+projection's tolerance the common closure removes. Past its outermost values it is constant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..tables.batch import Scene
+from ..tables.closure import close_expected
+from ..tables.grid import POINT_COLUMN, SCENE_AXES, Axes, Ladder, Points
+from .estimator import Millis, SceneModel
+from .monotone_projection import monotone
+from .node_residuals import base_weights
+from .robust import huber_weights
+from .rows import Rows, point_medians
+from .tails import lift
+
+MOST_VALUES = 32  # distinct values of an axis up to which each is a knot
+KNOTS = 8  # of an axis with more
+EMPTY = 1e-3  # weight of a cell without points, in points
+REWEIGHTS = 2  # a cell of one stalled iteration must not lift what lies above it
+
+
+@dataclass(frozen=True, slots=True)
+class GridCurve:
+    """knot_ms: (nodes,) on axes, read linearly."""
+
+    axes: Axes
+    scene: Scene
+    knot_ms: NDArray[np.float64]
+
+    def total_ms(self, points: Points) -> Millis:
+        return np.asarray(base_weights(self.axes, self.scene, points) @ self.knot_ms)
+
+
+def isotonic(rows: Rows, ladders: Mapping[Scene, Ladder]) -> dict[Scene, SceneModel]:
+    """A grid of its own for each scene of `ladders`."""
+    models = {}
+    for scene in ladders:
+        own = rows.scene(scene)
+        curve = _curve(point_medians(own), scene)
+        shown = {"cells": float(len(curve.knot_ms))}
+        models[scene] = SceneModel(curve, lift(own, curve.total_ms(own.points)), shown)
+    return models
+
+
+def _curve(medians: Rows, scene: Scene) -> GridCurve:
+    knots: dict[str, tuple[int, ...]] = dict.fromkeys(POINT_COLUMN, (0,))
+    cell = []
+    for name in SCENE_AXES[scene]:
+        values = medians.points[:, POINT_COLUMN[name]]
+        knots[name] = _knots(values)
+        cell.append(_nearest(np.asarray(knots[name]), values))
+    axes = Axes(**knots)
+    shape = axes.shape(scene)
+    flat = np.ravel_multi_index(tuple(cell), shape)
+    order = np.argsort(flat, kind="stable")
+    filled, starts = np.unique(flat[order], return_index=True)
+    groups = np.split(np.log(medians.latency_ms)[order], starts[1:])
+    log_ms, weight = np.zeros(int(np.prod(shape))), np.full(int(np.prod(shape)), EMPTY)
+    log_ms[filled] = [np.median(group) for group in groups]
+    weight[filled] = [len(group) for group in groups]
+    measured = (weight > EMPTY).reshape(shape)
+    # A start for cells without points: anything between their measured neighbours.
+    start = np.log(np.maximum(close_expected(np.exp(log_ms.reshape(shape)), measured), 1e-12))
+    wanted = np.where(measured, log_ms.reshape(shape), start)
+    trusted = weight.reshape(shape)
+    projected = monotone(wanted, trusted)
+    for _ in range(REWEIGHTS):
+        trusted = weight.reshape(shape).copy()
+        trusted[measured] *= huber_weights((wanted - projected)[measured])
+        projected = monotone(wanted, trusted)
+    return GridCurve(axes, scene, close_expected(np.exp(projected), np.ones(shape, dtype=np.bool_)).ravel())
+
+
+def _knots(values: NDArray[np.int64]) -> tuple[int, ...]:
+    distinct = np.unique(values)
+    if len(distinct) <= MOST_VALUES:
+        return tuple(distinct.tolist())
+    low, high = max(1, int(distinct[0])), int(distinct[-1])
+    spaced = np.unique(np.rint(np.geomspace(low, high, KNOTS)).astype(np.int64)).tolist()
+    return (0, *spaced) if distinct[0] == 0 else tuple(spaced)
+
+
+def _nearest(knots: NDArray[np.int64], values: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Index of the knot with the smallest ratio to each value (counted from 1, so that 0 is a value too)."""
+    middle = np.sqrt((knots[1:] + 1.0) * (knots[:-1] + 1.0))
+    return np.asarray(np.searchsorted(middle, values + 1.0), dtype=np.int64)

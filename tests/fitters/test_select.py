@@ -1,0 +1,111 @@
+"""Folds are whole points and whole bands; the best held-out model wins, ties go to the simpler, failures are listed."""
+
+import numpy as np
+import pytest
+
+from chunkfit.fitters.estimator import Lift, SceneModel
+from chunkfit.fitters.fit import fit
+from chunkfit.fitters.folds import point_folds, value_folds
+from chunkfit.fitters.knots import ladder_for
+from chunkfit.fitters.registry import ESTIMATORS, estimators
+from chunkfit.fitters.rows import Rows, rows_of
+from chunkfit.fitters.select import select
+from chunkfit.profiler.devices import truth
+from chunkfit.profiler.domains import SYNTHETIC_DOMAIN
+from chunkfit.profiler.synthetic_profile import synthetic_profile
+from chunkfit.tables.batch import SCENES
+from chunkfit.tables.errors import FitError, UsageError
+
+LADDERS = {scene: ladder_for(SYNTHETIC_DOMAIN, scene, (129,)) for scene in SCENES}
+
+
+@pytest.fixture(scope="module")
+def rows() -> Rows:
+    return rows_of(synthetic_profile(0, fit_points=300, calibrate_points=3, test_points=3), "fit")
+
+
+class Off:
+    """The truth times a factor."""
+
+    def __init__(self, factor):
+        self.factor = factor
+
+    def total_ms(self, points):
+        return self.factor * truth.base_ms(points)
+
+
+def off_by(factor):
+    return lambda rows, ladders: {scene: SceneModel(Off(factor), Lift(0.0, 1.05), {}) for scene in ladders}
+
+
+def failing(rows, ladders):
+    raise FitError("these rows are not for me")
+
+
+def lacking(rows, ladders):
+    raise ModuleNotFoundError("No module named 'forest'", name="forest")
+
+
+def test_a_point_is_held_out_once_and_whole(rows):
+    held = np.stack(point_folds(rows))
+    assert (held.sum(axis=0) == 1).all()
+    for fold in held:
+        assert not set(rows.point_id[fold]) & set(rows.point_id[~fold])
+        assert len(set(rows.point_id[fold])) == 75
+
+
+def test_a_band_of_values_is_held_out_whole(rows):
+    held = np.stack(value_folds(rows))
+    assert (held.sum(axis=0) == 1).all()
+    chunk = rows.points[:, 2]
+    for fold in held:
+        left = set(chunk[fold & (chunk > 0)].tolist())
+        assert not left & set(chunk[~fold].tolist())
+    grid = Rows(np.array([[0, 0, c, 0] for c in (8, 64, 512)] * 4), np.ones(12), np.arange(12), np.zeros(12, bool))
+    assert [set(grid.points[fold, 2].tolist()) for fold in value_folds(grid)] == [{8}, {64}, {512}]
+
+
+def test_the_smallest_loss_wins_and_every_candidate_is_listed(rows):
+    made = select({"no": failing, "none": lacking, "far": off_by(1.2), "near": off_by(1.01)}, rows, LADDERS)
+    assert made.winner.name == "near"
+    assert "the next best far" in made.why
+    reasons = {candidate.name: candidate.reason for candidate in made.candidates}
+    assert reasons["no"] == "these rows are not for me"
+    assert reasons["none"] == "forest is not installed: pip install 'chunkfit[fit]'"
+    assert (reasons["far"], reasons["near"]) == (None, None)
+
+
+def test_a_tie_goes_to_the_simpler(rows):
+    made = select({"simple": off_by(1.0101), "good": off_by(1.01)}, rows, LADDERS)
+    assert made.winner.name == "simple"
+    assert made.winner.loss > made.candidates[1].loss
+    assert "within 2% of good" in made.why
+    assert "and simpler" in made.why
+
+
+def test_when_nothing_can_be_fitted_every_reason_is_in_the_error(rows):
+    with pytest.raises(FitError, match=r"no: these rows are not for me; none: forest is not installed"):
+        select({"no": failing, "none": lacking}, rows, LADDERS)
+    with pytest.raises(FitError, match=r"^these rows are not for me"):
+        select({"no": failing}, rows, LADDERS)
+
+
+def test_names_of_the_registry():
+    assert list(estimators("scene-experts")) == ["scene_experts"]
+    assert list(estimators("auto")) == list(ESTIMATORS)
+    with pytest.raises(UsageError, match="expected auto or one of: roofline, linear, quantile"):
+        estimators("forest")
+
+
+def test_the_table_keeps_the_scores_and_the_reason():
+    profile = synthetic_profile(3, fit_points=300, calibrate_points=320, test_points=300)
+    table = fit(profile, fitter="auto")
+    stored = table.document.fitter.options["selection"]
+    assert [candidate["name"] for candidate in stored["candidates"]] == list(ESTIMATORS)
+    assert table.document.fitter.name in stored["why"]
+    assert "give --microbench FILE" in stored["candidates"][0]["reason"]
+    losses = {
+        c["name"]: np.mean(list(c["pinball_50_percent"].values())) for c in stored["candidates"] if c["reason"] is None
+    }
+    assert table.document.fitter.name in ("scene_experts", "hybrid")
+    assert losses[table.document.fitter.name] * 0.98 <= min(losses.values())
