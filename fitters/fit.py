@@ -29,12 +29,13 @@ from .gap import majorant_gap
 from .knots import axes_for, ladder_for
 from .margin import Drift, NoiseMargin, centred, noise_margins, session_drift
 from .registry import estimators
-from .rows import Rows, held_out, point_medians, rows_of
+from .rows import Rows, at_most, held_out, point_medians, rows_of
 from .select import Selection, select
 from .steps import FoundStep, find_steps
 from .surfaces import SceneSurfaces, scene_surfaces
 
 MIN_FIT_POINTS = 5  # per scene: with fewer it is left out of the table, whatever the other scenes say about it
+MOST_POINTS = 20_000  # that an estimator is fitted to, drawn at random; the node residuals are read from all
 TICK_ALLOWANCE = 8  # folds round E up by at most 4 ticks before the multiplier: the bound is raised by more
 
 
@@ -75,8 +76,9 @@ def fit(
     fit_rows = centred(fit_rows, drift)
 
     competing = estimators(fitter, operators)
-    selection = select(competing, fit_rows, ladders)
-    models = competing[selection.winner.name](fit_rows, ladders)
+    enough = at_most(fit_rows, MOST_POINTS)
+    selection = select(competing, enough, ladders)
+    models = competing[selection.winner.name](enough, ladders)
     scale = selection.winner.scale
     medians = point_medians(fit_rows)
     surfaces = {
