@@ -18,12 +18,12 @@ from scipy.sparse.linalg import cg
 
 from ..tables.batch import Scene
 from ..tables.grid import POINT_COLUMN, SCENE_AXES, Axes, Points
+from .folds import MOST_VALUES
 from .node_residuals import base_weights
 
 STRENGTHS = (0.1, 1.0, 10.0, 100.0)
 HELD_OUT = 3  # every third cell
 SHRINK = 0.01  # of the strength: pull towards 0
-MOST_VALUES = 64  # distinct values of an axis up to which it is a grid
 MOST_NODES = 100_000
 TOLERANCE = 1e-5
 MOST_ITERATIONS = 150  # what is left then is long waves that the data hardly sees

@@ -5,8 +5,8 @@ total, both sides were measured; others are looked for here. The features' part 
 off (scene_experts), what is left should be a smooth function of n + c. At every gap between measured totals two
 lines in log n + c meet, one a side and scene, and a common jump between them is tested: a regression discontinuity
 (Imbens & Lemieux 2008) with a triangular window and Huber weights. The clearest jump is taken in, then the next
-is looked for beside it, until none is clear. A jump must also be clearer than any
-bend: where the floor of streaming weights ends, lines that stop at a gap beside it see a jump.
+is looked for beside it, until none is clear. A jump must also be clearer than any bend: where the floor of
+streaming weights ends, lines that stop at a gap beside it see a jump.
 """
 
 from __future__ import annotations

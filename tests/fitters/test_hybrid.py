@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from chunkfit.fitters.grid_field import MOST_VALUES, fit_field, grid_of
+from chunkfit.fitters.folds import MOST_VALUES
+from chunkfit.fitters.grid_field import fit_field, grid_of
 from chunkfit.fitters.hybrid import hybrid
 from chunkfit.fitters.rows import Rows
 from chunkfit.fitters.trend_features import trend_features
