@@ -27,7 +27,7 @@ from .certify import certificate, tested
 from .factors import PairFactor, pair_factor
 from .gap import majorant_gap
 from .knots import axes_for, ladder_for
-from .margin import Drift, NoiseMargin, centred, noise_margins, session_drift
+from .margin import Drift, NoiseMargin, centred, noise_margins, require_points, session_drift
 from .registry import estimators
 from .rows import Rows, at_most, held_out, point_medians, rows_of
 from .select import Selection, select
@@ -72,6 +72,7 @@ def fit(
     steps = tuple(sorted({*known, *(step.total for step in found)}))
     ladders = {scene: ladder_for(profile.meta.domain, scene, steps) for scene in ladders}
     calibrate, test = (held_out(profile, session, ladders) for session in ("calibrate", "test"))
+    require_points(len(calibrate), coverage, confidence)
     drift = session_drift(rows_of(profile, "fit", role="anchor"), calibrate)
     fit_rows = centred(fit_rows, drift)
 

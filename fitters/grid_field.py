@@ -25,6 +25,7 @@ STRENGTHS = (0.1, 1.0, 10.0, 100.0)
 HELD_OUT = 3  # every third cell
 SHRINK = 0.01  # of the strength: pull towards 0
 MOST_NODES = 100_000
+NODES_PER_POINT = 10  # of a grid that points of a scatter make by chance there are far more
 TOLERANCE = 1e-5
 MOST_ITERATIONS = 150  # what is left then is long waves that the data hardly sees
 
@@ -46,7 +47,7 @@ class GridField:
 
 
 def grid_of(scene: Scene, points: Points) -> Axes | None:
-    """The distinct values of each axis, None where there are too many to be a grid."""
+    """The distinct values of each axis, None where they are too many, or the points too few, to be a grid."""
     knots: dict[str, tuple[int, ...]] = dict.fromkeys(POINT_COLUMN, (0,))
     for name in SCENE_AXES[scene]:
         values = tuple(np.unique(points[:, POINT_COLUMN[name]]).tolist())
@@ -54,7 +55,8 @@ def grid_of(scene: Scene, points: Points) -> Axes | None:
             return None
         knots[name] = values
     axes = Axes(**knots)
-    return axes if np.prod(axes.shape(scene)) <= MOST_NODES else None
+    nodes = int(np.prod(axes.shape(scene)))
+    return axes if nodes <= min(MOST_NODES, NODES_PER_POINT * len(points)) else None
 
 
 def fit_field(axes: Axes, scene: Scene, points: Points, residual: Floats, weight: Floats) -> GridField:
