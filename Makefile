@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: run test test-slow lint types format schema bench clean
+.PHONY: run test test-slow lint types format schema bench wheels clean
 
 run: $(STAMP)
 	$(BIN)/chunkfit run --out chunkfit-run --overwrite
@@ -38,6 +38,15 @@ schema: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/python benchmarks/decision_latency.py
+	$(BIN)/python benchmarks/online_drift.py
+
+# What an offline GPU machine with Python 3.12 and torch lacks, for benchmarks/gpu_session.sh. No torch, no triton: those
+# belong to its driver.
+wheels:
+	rm -rf wheels
+	$(PYTHON) -m pip download --quiet --no-deps --only-binary=:all: --implementation cp --python-version 3.12 \
+		--platform manylinux_2_28_x86_64 --platform manylinux_2_17_x86_64 --platform manylinux2014_x86_64 \
+		--constraint constraints.txt --dest wheels annotated-types lightgbm pydantic pydantic-core typing-inspection
 
 # Constraints hold what was tested; pyproject.toml has the wide ranges. torch first: later packages then
 # find it satisfied.
@@ -50,4 +59,4 @@ $(STAMP): pyproject.toml constraints.txt
 	touch $(STAMP)
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info chunkfit-run .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) wheels build dist *.egg-info chunkfit-run .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -2,52 +2,83 @@
 # One command on a machine with a GPU and no network: benchmarks/gpu_session.sh check profile
 #
 # Each stage is independent of the others and takes under 9 minutes; results are flat files (at most 8 a stage) in
-# $OUT, by default benchmarks/results/<GPU>. What the machine's Python lacks is installed from wheels/, if there.
-#   check    kernel tests on the device (bf16 too), ceilings, operators as shares of the ceilings
+# $OUT, by default benchmarks/results/<GPU>. A part that fails or runs out of its time leaves what it had, and the next
+# one begins. What is to hold is judged last, by benchmarks/gpu_summary.py.
+#   check    kernel tests on the device (bf16 too), ceilings, operators as shares of the ceilings, attention against
+#            SDPA, whole iterations against their floors
 #   profile  llama-3-8b: measure, fit, certify, validate
+#
+# The machine's Python is taken to have torch, triton, numpy, scipy, pyarrow, nvidia-ml-py, typer, rich, pytest and
+# hypothesis with what they need, and setuptools 77 or later. `make wheels`, before, fetches the rest for Python 3.12
+# into wheels/ (pydantic and what it needs, lightgbm); torch and triton are the machine's own.
 set -uo pipefail
 cd "$(dirname "$0")/.."
-[ $# -gt 0 ] || { sed -n '2,7s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -gt 0 ] || { sed -n '2,10s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+for stage in "$@"; do
+  case $stage in
+    check | profile) ;;
+    *) echo "stage '$stage' is unknown; expected check or profile" >&2; exit 2 ;;
+  esac
+done
 python=${PYTHON:-python3}
 model=${MODEL:-llama-3-8b}
 
+name='import re, torch; print(re.sub("[^a-z0-9]+", "-", torch.cuda.get_device_name().lower()).strip("-"))'
+gpu=$("$python" -c "$name" 2>/dev/null) ||
+  { echo "no CUDA device that torch can use: run chunkfit doctor" >&2; exit 3; }
+if compgen -G "wheels/t*.whl" | grep -E '/(torch|triton)-' >&2; then
+  echo "wheels/ holds torch or triton; expected the machine's own: remove them" >&2
+  exit 2
+fi
 if compgen -G "wheels/*.whl" >/dev/null; then
   "$python" -m pip install --quiet --no-index --no-deps wheels/*.whl || exit 3
 fi
 "$python" -m pip install --quiet --no-index --no-deps --no-build-isolation --editable . || exit 3
-gpu=$("$python" -c 'import re, torch; print(re.sub("[^a-z0-9]+", "-", torch.cuda.get_device_name().lower()).strip("-"))') ||
-  { echo "no CUDA device that torch can use: run chunkfit doctor" >&2; exit 3; }
 out=${OUT:-benchmarks/results/$gpu}
 mkdir -p "$out"
-chunkfit() { "$python" -c 'from chunkfit.cli.main import main; main()' "$@"; }
+export PYTHONUNBUFFERED=1
 worst=0
-note() { [ "$1" -eq 0 ] || { echo "stage $2: exit code $1" >&2; worst=1; }; }
+exec 3>&2 # what is said about a part stays out of its log
 
-stage_check() {
-  "$python" -m pytest tests/engine/kernels tests/engine -q -m "not slow" -p no:cacheprovider 2>&1 |
-    tee "$out/check-tests.txt" | tail -n 15
-  note "${PIPESTATUS[0]}" "check, tests"
-  chunkfit microbench --device cuda --model "$model" --minutes 3 --out "$out/microbench.json"
-  note $? "check, microbench"
+# part NAME SECONDS COMMAND...: ended like by Ctrl-C when its time is up, so that it writes what it has.
+part() {
+  local name=$1 seconds=$2 code
+  shift 2
+  timeout --foreground --signal=INT --kill-after=10 "$seconds" "$@"
+  code=$?
+  [ "$code" -eq 0 ] || { echo "$name: exit code $code" >&3; worst=1; }
+  return "$code"
+}
+chunkfit=("$python" -c 'from chunkfit.cli.main import main; main()')
+
+stage_check() { # 140 + 190 + 65 + 95 s
+  rm -f "$out"/{check-tests.txt,microbench.json,attention_vs_sdpa.json,iteration_floors.json}
+  # Interpreter and compiler are for machines without a GPU.
+  part "check, tests" 140 "$python" -m pytest tests/engine/kernels tests/engine -q -m "not slow" -p no:cacheprovider \
+    --ignore=tests/engine/test_interpreted_kernels.py --ignore=tests/engine/test_compiled_kernels.py \
+    >"$out/check-tests.txt" 2>&1
+  tail -n 15 "$out/check-tests.txt"
+  part "check, microbench" 190 "${chunkfit[@]}" microbench --device cuda --model "$model" --minutes 2.5 \
+    --out "$out/microbench.json"
+  part "check, attention" 65 "$python" benchmarks/attention_vs_sdpa.py --device cuda --model "$model" --out "$out"
+  part "check, floors" 95 "$python" benchmarks/iteration_floors.py --device cuda --model "$model" --out "$out"
 }
 
-stage_profile() {
+stage_profile() { # 460 + 60 s
   local work
+  rm -f "$out"/{profile.parquet,profile.parquet.journal.jsonl,table.json,table.csv,summary.json}
   work=$(mktemp -d)
-  chunkfit run --device cuda --model "$model" --minutes 5 --out "$work/run"
-  note $? profile
+  part "profile, run" 460 "${chunkfit[@]}" run --device cuda --model "$model" --minutes 5 --out "$work/run"
+  # Without a profile there is its journal.
   cp "$work"/run/* "$out"/ 2>/dev/null
-  chunkfit validate "$out/table.json" --profile "$out/profile.parquet"
-  note $? "profile, validate"
+  if [ -e "$out/table.json" ]; then
+    part "profile, validate" 60 "${chunkfit[@]}" validate "$out/table.json" --profile "$out/profile.parquet"
+  fi
   rm -rf "$work"
 }
 
 for stage in "$@"; do
-  case $stage in
-    check | profile) "stage_$stage" ;;
-    *) echo "stage '$stage' is unknown; expected check or profile" >&2; exit 2 ;;
-  esac
+  "stage_$stage"
 done
-"$python" benchmarks/gpu_summary.py "$out"
-note $? summary
+"$python" benchmarks/gpu_summary.py "$out" || worst=1
 exit $worst

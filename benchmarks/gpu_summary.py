@@ -1,4 +1,4 @@
-"""What a GPU session left, in one table: ceilings, operators against them, and the table's evidence.
+"""What a GPU session left: ceilings, operators against them, the table's evidence, and what of it was to hold.
 
 Run: python benchmarks/gpu_summary.py FOLDER
 """
@@ -9,11 +9,14 @@ import sys
 from pathlib import Path
 
 import numpy as np
+from gpu_gates import GATES
 from rich.console import Console
 from rich.table import Table
 
 from chunkfit.profiler.microbench import results
 from chunkfit.tables import CostTable
+
+WIDTH = 140  # where it is no terminal: a log
 
 
 def microbench_rows(path: Path) -> list[tuple[str, str]]:
@@ -55,8 +58,16 @@ def main() -> int:
         if (folder / name).exists():
             for row in read(folder / name):
                 table.add_row(*row)
-    Console().print(table)
-    return 0 if table.row_count else 1
+    gates = Table("what is to hold", "verdict", "figure", "limit", title="gates")
+    verdicts = []
+    for gate in GATES:
+        verdict, figure, limit = gate.judged(folder)
+        verdicts.append(verdict)
+        gates.add_row(gate.title, verdict, figure, limit)
+    for shown in (table, gates):
+        if shown.row_count:
+            Console(width=None if sys.stdout.isatty() else WIDTH).print(shown)
+    return 1 if "FAIL" in verdicts or set(verdicts) == {"not measured"} else 0
 
 
 if __name__ == "__main__":

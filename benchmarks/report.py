@@ -1,7 +1,8 @@
 """Results of a benchmark: a table on the terminal, a JSON file beside it.
 
 JSON: {schema_version, command, git, machine, versions, rows: [{name, value, unit, n, lo, hi}]}, where lo and
-hi are what the benchmark says they are in `name` (a range, an interval), or null.
+hi are what the benchmark says they are in `name` (a range, an interval), or null. value is null where nothing could be
+measured; `unit` then says why.
 """
 
 from __future__ import annotations
@@ -10,7 +11,10 @@ import json
 import os
 import platform
 import re
+import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -28,30 +32,46 @@ RESULTS = Path(__file__).parent / "results"
 @dataclass(frozen=True, slots=True)
 class Row:
     name: str
-    value: float
+    value: float | None
     unit: str
     n: int
     lo: float | None = None
     hi: float | None = None
 
 
-def write(name: str, rows: list[Row], packages: tuple[str, ...]) -> Path:
-    """Print the rows and write them for this machine's CPU; returns the file's path."""
+@contextmanager
+def reported(name: str, packages: tuple[str, ...], *, gpu: str | None, folder: Path | None) -> Iterator[list[Row]]:
+    """A list whose rows are written at the end, also where that is an error, Ctrl-C or a timeout's SIGTERM."""
+    rows: list[Row] = []
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    try:
+        yield rows
+    finally:
+        write(name, rows, packages, gpu=gpu, folder=folder)
+
+
+def write(
+    name: str, rows: list[Row], packages: tuple[str, ...], *, gpu: str | None = None, folder: Path | None = None
+) -> Path:
+    """Print the rows and write them to `folder`, by default that of the device; returns the file's path.
+
+    gpu: its name, None for what was measured on the CPU.
+    """
     table = Table(title=name)
     for column in ("what", "value", "unit", "n", "low", "high"):
         table.add_column(column, justify="left" if column in ("what", "unit") else "right")
     for row in rows:
         cells = ["" if x is None else f"{x:.4g}" for x in (row.lo, row.hi)]
-        table.add_row(row.name, f"{row.value:.4g}", row.unit, f"{row.n:,}", *cells)
+        table.add_row(row.name, "" if row.value is None else f"{row.value:.4g}", row.unit, f"{row.n:,}", *cells)
     Console().print(table)
-    folder = RESULTS / re.sub(r"[^a-z0-9]+", "-", cpu_name().lower()).strip("-")
+    folder = folder or RESULTS / re.sub(r"[^a-z0-9]+", "-", (gpu or cpu_name()).lower()).strip("-")
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{name}.json"
     content = {
         "schema_version": SCHEMA_VERSION,
         "command": " ".join(["python", *sys.argv]),
         "git": checkout_commit(),
-        "machine": {"cpu": cpu_name(), "cores": os.cpu_count(), "platform": platform.platform()},
+        "machine": {"gpu": gpu, "cpu": cpu_name(), "cores": os.cpu_count(), "platform": platform.platform()},
         "versions": {"python": platform.python_version()} | {p: installed_version(p) for p in packages},
         "rows": [asdict(row) for row in rows],
     }

@@ -15,7 +15,7 @@ NEEDED = {
 
 
 def doctor(as_json: JsonFlag = False) -> None:
-    """Devices, memory, versions, and which optional parts are installed.
+    """Devices, memory, versions, which optional parts are installed and which attention backends are usable.
 
     Example: chunkfit doctor
     """
@@ -46,7 +46,22 @@ def doctor(as_json: JsonFlag = False) -> None:
         if facts.cuda_problem:
             lines.append(("cuda", f"[yellow]not usable[/]: {escape(facts.cuda_problem)}"))
         lines.append(("default device", str(data["default_device"])))
+        data["attention"] = reasons = attention(str(data["default_device"]))
+        for name, reason in reasons.items():
+            state = "[green]usable[/]" if reason is None else f"[yellow]not usable[/]: {escape(reason)}"
+            lines.append((f"attention {name}", state))
     emit(data, as_json, grid(lines))
+
+
+def attention(device: str) -> dict[str, str | None]:
+    """Why each attention backend cannot run an 8B model's shape on the default device, None where it can."""
+    from ..engine import PRESETS
+    from ..engine.attention import usable
+    from ..engine.engine import DEFAULT_DTYPES
+    from ..engine.facts import require_device
+
+    target = require_device(device)
+    return usable(PRESETS["llama-3-8b"], target, DEFAULT_DTYPES[target.type])
 
 
 def gib(size: int) -> str:

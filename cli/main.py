@@ -7,10 +7,12 @@ from collections.abc import Callable
 import typer
 
 from .chunk import chunk
+from .compare import compare
 from .doctor import doctor
 from .export import export
 from .fit import fit
 from .guard import guarded
+from .ingest import ingest
 from .microbench import microbench
 from .profile import profile
 from .run import run
@@ -23,8 +25,10 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "doctor": doctor,
     "profile": profile,
     "microbench": microbench,
+    "ingest": ingest,
     "fit": fit,
     "validate": validate,
+    "compare": compare,
     "show": show,
     "chunk": chunk,
     "size": size,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .output import JsonFlag, emit
-from .profile import Model
+from .profile import Attention, Model
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -22,6 +22,7 @@ def microbench(
     out: Annotated[Path, typer.Option(help="Results file to write (JSON).")] = Path("microbench.json"),
     device: Annotated[str, typer.Option(help="auto, cuda or cpu.")] = "auto",
     model: Model = None,
+    attention: Attention = None,
     minutes: Annotated[
         float | None,
         typer.Option(help="Time budget. Default: 3, with --quick a half.", show_default=False),
@@ -60,6 +61,7 @@ def microbench(
             minutes=budget,
             quick=quick,
             seed=seed,
+            attention=attention,
             command=" ".join(["chunkfit", *sys.argv[1:]]),
             progress=progress.show,
         )
@@ -159,6 +161,7 @@ def _whole_table(result: MicrobenchV1) -> Table:
         "u",
         "whole ms",
         "fastest",
+        "no graphs",
         "operators cold",
         "operators warm",
         "rest = whole - cold",
@@ -167,8 +170,15 @@ def _whole_table(result: MicrobenchV1) -> Table:
     for whole in result.whole:
         sizes = (whole.decodes, whole.context_tokens, whole.chunk_tokens, whole.prefix_tokens)
         rest = f"{whole.rest_ms:+.4g} ({100 * whole.rest_ms / whole.p50_ms:+.0f}%)"
-        times = (f"{x:.4g}" for x in (whole.p50_ms, whole.fastest_ms, whole.operators_cold_ms, whole.operators_warm_ms))
-        table.add_row(*(f"{size:,}" for size in sizes), *times, rest)
+        times = (
+            whole.p50_ms,
+            whole.fastest_ms,
+            whole.eager_p50_ms,
+            whole.operators_cold_ms,
+            whole.operators_warm_ms,
+        )
+        shown = ("" if ms is None else f"{ms:.4g}" for ms in times)
+        table.add_row(*(f"{size:,}" for size in sizes), *shown, rest)
     if any(whole.fits_cache for whole in result.whole):
         table.caption = "weights and KV fit the cache: the iterations run warm, so the warm sum is the nearer one"
     return table

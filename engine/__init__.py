@@ -13,14 +13,14 @@ from .config import PRESETS, ModelConfig, from_hf_config, resolve_model
 if TYPE_CHECKING:
     from .engine import Engine
     from .facts import MachineFacts, fingerprint, machine_facts
+    from .host_step import SequenceWork
     from .kv_cache import PageAllocator
-    from .step import SequenceWork
 
 _LAZY = {
     "Engine": ".engine",
     "MachineFacts": ".facts",
     "PageAllocator": ".kv_cache",
-    "SequenceWork": ".step",
+    "SequenceWork": ".host_step",
     "fingerprint": ".facts",
     "machine_facts": ".facts",
 }

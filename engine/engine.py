@@ -12,11 +12,15 @@ from ..tables.errors import ChunkfitError, DeviceMemoryError, DeviceUnavailableE
 from .attention import BACKENDS, choose
 from .config import ModelConfig
 from .facts import memory_bytes, require_device
+from .graphs.capture import CAPTURES
+from .graphs.captured import CapturedPasses
+from .graphs.sizes import CAPTURE_SIZES
 from .host_allocator import keep_freed_memory
+from .host_step import SequenceWork, lay_out
 from .kv_cache import PAGE_SIZE, PageAllocator, allocate_kv_cache, pages_for
 from .memory import MemoryPlan
-from .model import forward, random_weights
-from .step import SequenceWork, build_step
+from .model import Decoder, random_weights
+from .step import send
 
 DEFAULT_DTYPES = {"cuda": torch.bfloat16, "cpu": torch.float32}
 
@@ -29,8 +33,9 @@ class Engine:
     sequence may be. None takes what the weights, the activations of the largest batch and a reserve leave
     of the free memory (`MemoryPlan`). seed: of weights and of the values the pool is filled with (`fill_kv`).
     attention: the backend, one of `attention.BACKENDS`; unless given, triton on cuda where it is installed and can
-    run the model, else torch.
-    Raises DeviceUnavailableError when the device is not there or cannot hold weights and KV pool, with the
+    run the model, else torch. graphs: whether CUDA graphs are captured and used; on a CPU there are none.
+    capture_sizes: what was captured.
+    Raises DeviceUnavailableError when the device is not there or cannot hold weights, KV pool and graphs, with the
     arithmetic.
     """
 
@@ -44,6 +49,7 @@ class Engine:
         seed: int = 0,
         fill_kv: bool = True,
         attention: str | None = None,
+        graphs: bool = True,
     ) -> None:
         if kv_tokens is not None and kv_tokens < 1:
             raise UsageError(f"Engine: kv_tokens is {kv_tokens}; expected room for at least 1 token")
@@ -51,7 +57,6 @@ class Engine:
         self.device = require_device(device)
         self.dtype = DEFAULT_DTYPES[self.device.type] if dtype is None else dtype
         self.attention = choose(attention, config, self.device, self.dtype)
-        self._backend = BACKENDS[self.attention]()
         if self.device.type == "cpu":
             keep_freed_memory()
         memory = MemoryPlan(config, self.device.type, self.dtype.itemsize, memory_bytes(self.device)[1])
@@ -63,8 +68,27 @@ class Engine:
         with _out_of_memory(lambda reason: DeviceUnavailableError(f"{plea} ({reason})")):
             generator = torch.Generator(self.device).manual_seed(seed)
             self.weights = random_weights(config, self.device, self.dtype, generator)
-            self.cache = allocate_kv_cache(config, pages, self.device, self.dtype, generator if fill_kv else None)
+            # One page more than is handed out: padding is written there.
+            self.cache = allocate_kv_cache(config, pages + 1, self.device, self.dtype, generator if fill_kv else None)
             self.allocator = PageAllocator(pages)
+        self._decoder = Decoder(config, self.weights, self.cache, BACKENDS[self.attention]())
+        self._captured: CapturedPasses | None = None
+        self.capture_sizes: tuple[int, ...] = ()
+        if graphs and self.device.type in CAPTURES:
+            with _out_of_memory(lambda reason: DeviceUnavailableError(memory.not_captured(self.kv_tokens, reason))):
+                capture = CAPTURES[self.device.type](self.device)
+                longest = min(config.context_length, self.kv_tokens)
+                self._captured = CapturedPasses(self._decoder, pages, longest, capture)
+            self.capture_sizes = CAPTURE_SIZES
+
+    @contextmanager
+    def eager(self) -> Iterator[None]:
+        """Inside, nothing captured is used: what graphs save shows on the same weights and pages."""
+        captured, self._captured = self._captured, None
+        try:
+            yield
+        finally:
+            self._captured = captured
 
     def iterate(self, decodes: Sequence[SequenceWork], chunks: Sequence[SequenceWork]) -> list[int]:
         """One iteration: computes all new tokens, writes their KV and samples the next token of every
@@ -80,17 +104,13 @@ class Engine:
     def logits(self, decodes: Sequence[SequenceWork], chunks: Sequence[SequenceWork]) -> torch.Tensor:
         """What `iterate` samples from: (sequences, vocab_size) on the engine's device. Writes KV too."""
         with self._guard(decodes, chunks), torch.inference_mode():
-            return self._forward(decodes, chunks)
+            return self._forward(decodes, chunks).clone()
 
     def _forward(self, decodes: Sequence[SequenceWork], chunks: Sequence[SequenceWork]) -> torch.Tensor:
-        step = build_step(
-            decodes,
-            chunks,
-            vocab_size=self.config.vocab_size,
-            pages=self.allocator.pages,
-            device=self.device,
-        )
-        return forward(self.config, self.weights, self.cache, step, self._backend)
+        """Good until the next call."""
+        batch = lay_out(decodes, chunks, vocab_size=self.config.vocab_size, pages=self.allocator.pages)
+        logits = None if self._captured is None else self._captured.run(batch)
+        return self._decoder.forward(send(batch, self.device)) if logits is None else logits
 
     def _guard(self, decodes: Sequence[SequenceWork], chunks: Sequence[SequenceWork]) -> AbstractContextManager[None]:
         def describe(reason: str) -> ChunkfitError:
@@ -114,8 +134,9 @@ def _out_of_memory(describe: Callable[[str], ChunkfitError]) -> Iterator[None]:
         yield
     except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
-        # On the CPU torch raises a plain RuntimeError.
-        if not isinstance(error, torch.OutOfMemoryError | MemoryError) and "allocate memory" not in str(error):
+        # On the CPU torch raises a plain RuntimeError, and so does CUDA where it makes a graph.
+        said = "allocate memory" in str(error) or "out of memory" in str(error)
+        if not isinstance(error, torch.OutOfMemoryError | MemoryError) and not said:
             raise
         # The frames of the failed pass hold its tensors, and whoever keeps the error keeps the frames.
         traceback.clear_frames(error.__traceback__)

@@ -14,6 +14,7 @@ import torch
 
 from ..tables.errors import DeviceUnavailableError, UsageError
 from ..tables.fingerprint import Fingerprint
+from .attention import title
 from .config import ModelConfig
 from .provenance import installed_version
 
@@ -62,7 +63,9 @@ def machine_facts() -> MachineFacts:
     )
 
 
-def fingerprint(config: ModelConfig, device: str, dtype: torch.dtype, attention: str) -> Fingerprint:
+def fingerprint(
+    config: ModelConfig, device: str, dtype: torch.dtype, attention: str, capture_sizes: tuple[int, ...]
+) -> Fingerprint:
     """On what a profile taken now with this engine is measured. Raises as `require_device`."""
     target = require_device(device)
     cuda = target.type == "cuda"
@@ -79,8 +82,8 @@ def fingerprint(config: ModelConfig, device: str, dtype: torch.dtype, attention:
         tensor_parallel=1,
         engine=ENGINE_NAME,
         engine_version=installed_version("chunkfit"),
-        attention_backend=attention,
-        capture_sizes=(),  # no graphs are captured
+        attention_backend=title(attention),
+        capture_sizes=capture_sizes,
         driver=_nvml(lambda nvml: _text(nvml.nvmlSystemGetDriverVersion())) if cuda else None,
         cuda=torch.version.cuda if cuda else None,
         torch=torch.__version__,

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 
 from ..tables.errors import DeviceUnavailableError
 from .config import MOST_CHUNKS, ModelConfig
+from .graphs.sizes import CAPTURE_SIZES, DECODE_SIZES
+from .host_step import GROUP_TOKENS
 from .kv_cache import PAGE_SIZE
-from .step import GROUP_TOKENS
 
 # Share of the free memory that is left alone. On a GPU: the allocator's fragmentation, workspaces of matrix
-# products, captured graphs. On a host: whatever else runs there.
+# products, the nodes of captured graphs. On a host: whatever else runs there.
 RESERVE_SHARE = {"cuda": 0.10, "cpu": 0.50}
 # Rows of the causal mask that attention in plain torch operations makes.
 _MASK_ROWS = 512
@@ -48,14 +49,33 @@ def activation_bytes(config: ModelConfig, dtype_bytes: int, batch: LargestBatch)
     torch operations (Triton kernels need none of it): gathered keys and values of one call, slots and masks.
     Per sequence: its logits and the rows they are made of.
     """
-    row = 3 * config.hidden_size + 3 * (config.query_size + config.kv_size) + 4 * config.intermediate_size
-    rotation = config.head_dim * (2 * dtype_bytes + 4 * 4)  # made in float32
     one_chunk = batch.prefix_tokens + batch.chunk_tokens
     gathered = max(GROUP_TOKENS, batch.context_tokens, one_chunk) * 2 * config.kv_size
     slots = batch.kv_tokens * (2 * 8 + dtype_bytes + 2)  # two int64, the mask, two bool
     mask = _MASK_ROWS * (one_chunk + 16) * (dtype_bytes + 2)
-    logits = (batch.decodes + 1) * (config.vocab_size + 3 * config.hidden_size)
-    return batch.batch_tokens * (row * dtype_bytes + rotation) + (gathered + logits) * dtype_bytes + slots + mask
+    logits = (batch.decodes + 1) * _sequence_bytes(config, dtype_bytes)
+    return batch.batch_tokens * _token_bytes(config, dtype_bytes) + gathered * dtype_bytes + logits + slots + mask
+
+
+def graph_bytes(config: ModelConfig, dtype_bytes: int) -> int:
+    """The most that captured graphs keep beside their nodes, from above.
+
+    Of the largest size: what the pieces hand over, the one memory pool, and what stays cached of the runs before each
+    capture; each is less than a pass holds. Smaller sizes use the same memory: replays take turns.
+    """
+    passes = 3 * CAPTURE_SIZES[-1] * _token_bytes(config, dtype_bytes)
+    logits = 3 * DECODE_SIZES[-1] * _sequence_bytes(config, dtype_bytes)
+    return passes + logits
+
+
+def _token_bytes(config: ModelConfig, dtype_bytes: int) -> int:
+    row = 3 * config.hidden_size + 3 * (config.query_size + config.kv_size) + 4 * config.intermediate_size
+    rotation = config.head_dim * (2 * dtype_bytes + 4 * 4)  # made in float32
+    return row * dtype_bytes + rotation
+
+
+def _sequence_bytes(config: ModelConfig, dtype_bytes: int) -> int:
+    return (config.vocab_size + 3 * config.hidden_size) * dtype_bytes
 
 
 def page_slack(sequences: int) -> int:
@@ -85,6 +105,10 @@ class MemoryPlan:
         return activation_bytes(self.config, self.dtype_bytes, largest_batch(self.config))
 
     @property
+    def graphs(self) -> int:
+        return graph_bytes(self.config, self.dtype_bytes) if self.device == "cuda" else 0
+
+    @property
     def kv_token(self) -> int:
         return self.config.kv_bytes_per_token(self.dtype_bytes)
 
@@ -93,30 +117,49 @@ class MemoryPlan:
         sequences have full length, since more is never used. Raises DeviceUnavailableError with the
         arithmetic when fewer than `at_least` are left.
         """
-        left = self.free - self.reserve - self.weights - self.activations
-        tokens = max(0, left // self.kv_token) // PAGE_SIZE * PAGE_SIZE
+        left = self.free - self.reserve - self.weights - self.activations - self.graphs
+        tokens = max(0, left // self.pool(0) - 1) * PAGE_SIZE
         batch = largest_batch(self.config)
         if tokens < at_least:
             raise DeviceUnavailableError(
                 f"model {self.config.name} on {self.device}: {gib(self.free)} free - {gib(self.reserve)} reserve "
                 f"({RESERVE_SHARE[self.device]:.0%}) - {self._weights()} - activations {gib(self.activations)} "
-                f"({batch.decodes} decodes and a chunk of {batch.chunk_tokens:,} tokens) = {gib(left)}: room for "
-                f"{tokens:,} KV tokens x {self.kv_token:,} bytes; expected at least {at_least:,}: free memory on the "
-                "device or use a smaller model"
+                f"({batch.decodes} decodes and a chunk of {batch.chunk_tokens:,} tokens) - graphs "
+                f"{gib(self.graphs)} = {gib(left)}: room for {tokens:,} KV tokens x {self.kv_token:,} bytes and a page "
+                f"of padding; expected at least {at_least:,}: free memory on the device or use a smaller model"
             )
         return min(tokens, (batch.decodes + 2) * self.config.context_length + page_slack(batch.decodes + MOST_CHUNKS))
 
+    def pool(self, kv_tokens: int) -> int:
+        """Bytes of a KV pool for whole pages of tokens, with the one page that padding is written to."""
+        return self.kv_token * (kv_tokens + PAGE_SIZE)
+
     def holds(self, kv_tokens: int) -> bool:
         """Whether weights and a pool of `kv_tokens` fit at all, with nothing left for a pass."""
-        return self.weights + self.kv_token * kv_tokens <= self.free
+        return self.weights + self.pool(kv_tokens) <= self.free
 
     def asked(self, kv_tokens: int) -> str:
         """The arithmetic of weights and a pool of `kv_tokens`, as the start of an error."""
-        pool = self.kv_token * kv_tokens
         return (
-            f"model {self.config.name} on {self.device}: {self._weights()} + KV pool {gib(pool)} ({kv_tokens:,} "
-            f"tokens x {self.kv_token:,} bytes) = {gib(self.weights + pool)}, free {gib(self.free)}; expected them "
+            f"model {self.config.name} on {self.device}: {self._held(kv_tokens)}, free {gib(self.free)}; expected them "
             "to fit: use a smaller model, fewer kv_tokens or a device with more free memory"
+        )
+
+    def not_captured(self, kv_tokens: int, reason: str) -> str:
+        """The arithmetic of an engine that has weights and a pool of `kv_tokens` and no room for its graphs."""
+        left = self.free - self.weights - self.pool(kv_tokens)
+        return (
+            f"model {self.config.name} on {self.device}: out of memory while CUDA graphs were captured ({reason}): "
+            f"free {gib(self.free)} - ({self._held(kv_tokens)}) = {gib(left)}; expected about {gib(self.graphs)} for "
+            "what graphs keep and room for their nodes: use fewer kv_tokens, or graphs=False for an engine without "
+            "them"
+        )
+
+    def _held(self, kv_tokens: int) -> str:
+        pool = self.pool(kv_tokens)
+        return (
+            f"{self._weights()} + KV pool {gib(pool)} ({kv_tokens:,} tokens x {self.kv_token:,} bytes and a page of "
+            f"padding) = {gib(self.weights + pool)}"
         )
 
     def _weights(self) -> str:

@@ -1,9 +1,10 @@
-"""The decoder: weights and one forward pass over a mixed batch."""
+"""The decoder: weights and the pieces of a forward pass over a mixed batch."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -79,40 +80,99 @@ def random_weights(
     return ModelWeights(embedding, layers, vector(config.hidden_size, 1.0), lm_head, frequencies)
 
 
-def forward(config: ModelConfig, weights: ModelWeights, cache: KVCache, step: Step, backend: Backend) -> torch.Tensor:
-    """Logits (sequences, vocab) of each sequence's last token, in the order of `step.sample_rows`.
+@dataclass(frozen=True, slots=True)
+class Decoder:
+    """A forward pass in pieces: what lies between two calls of attention depends on the number of tokens alone, and
+    so can be captured for it. Nothing in it waits for the device.
 
-    Writes the keys and values of the new tokens into `cache`. Nothing in it waits for the device.
+    hidden and branch, (tokens, hidden_size): the residual stream and what is still to be added to it.
     """
-    hidden = F.embedding(step.token_ids, weights.embedding)
-    branch: torch.Tensor | None = None
-    plan = backend.plan(step, config, weights.rope_frequencies, hidden.dtype)
-    rotated_heads = config.heads + config.kv_heads
-    for index, layer in enumerate(weights.layers):
-        normed, hidden = backend.add_norm(hidden, branch, layer.attention_norm, config.rms_norm_eps)
-        projected = F.linear(normed, layer.query_key_value, layer.query_key_value_bias).view(
-            hidden.shape[0], rotated_heads + config.kv_heads, config.head_dim
+
+    config: ModelConfig
+    weights: ModelWeights
+    cache: KVCache
+    backend: Backend
+
+    def plan(self, step: Step) -> Any:
+        """What the backend makes of `step`, for all layers."""
+        return self.backend.plan(step, self.config, self.weights.rope_frequencies, self.weights.embedding.dtype)
+
+    def before_attention(
+        self,
+        index: int,
+        hidden: torch.Tensor,
+        branch: torch.Tensor | None,
+        plan: Any,
+        projected: torch.Tensor | None = None,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """(queries (tokens, heads, head_dim), hidden with branch added) of layer `index`; its keys and values are
+        written into the cache. projected (tokens, query + 2 kv): where to leave the projection, else a new tensor.
+        """
+        config, layer = self.config, self.weights.layers[index]
+        normed, hidden = self.backend.add_norm(hidden, branch, layer.attention_norm, config.rms_norm_eps)
+        heads = _project(normed, layer.query_key_value, layer.query_key_value_bias, projected).view(
+            hidden.shape[0], -1, config.head_dim
         )
-        queries_keys = norm_heads(projected[:, :rotated_heads], layer, config)
-        keys, values = cache.layer(index)
-        queries = backend.rotate_and_write(queries_keys, projected[:, rotated_heads:], keys, values, plan)
-        attended = backend.attend(queries, keys, values, plan)
+        rotated = config.heads + config.kv_heads
+        keys, values = self.cache.layer(index)
+        queries = self.backend.rotate_and_write(
+            heads[:, :rotated],
+            heads[:, rotated:],
+            layer.query_norm,
+            layer.key_norm,
+            config.rms_norm_eps,
+            keys,
+            values,
+            plan,
+        )
+        return queries, hidden
+
+    def attend(self, index: int, queries: torch.Tensor, plan: Any, out: torch.Tensor) -> None:
+        """Attention of layer `index` from queries into out, both (tokens, heads, head_dim)."""
+        keys, values = self.cache.layer(index)
+        self.backend.attend(queries, keys, values, plan, out)
+
+    def after_attention(
+        self, index: int, attended: torch.Tensor, hidden: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """(hidden, branch) after what follows attention in layer `index`; attended: (tokens, heads, head_dim)."""
+        layer = self.weights.layers[index]
         branch = F.linear(attended.flatten(1), layer.attention_out)
+        normed, hidden = self.backend.add_norm(hidden, branch, layer.mlp_norm, self.config.rms_norm_eps)
+        return hidden, F.linear(self.backend.silu_mul(F.linear(normed, layer.gate_up)), layer.down)
 
-        normed, hidden = backend.add_norm(hidden, branch, layer.mlp_norm, config.rms_norm_eps)
-        branch = F.linear(backend.silu_mul(F.linear(normed, layer.gate_up)), layer.down)
-    # Only the last row of a sequence is sampled: a chunk of 2,000 tokens costs one row of the lm_head.
-    assert branch is not None  # a model has layers
-    hidden = hidden.index_select(0, step.sample_rows)
-    branch = branch.index_select(0, step.sample_rows)
-    normed, _ = backend.add_norm(hidden, branch, weights.final_norm, config.rms_norm_eps)
-    return F.linear(normed, weights.lm_head)
+    def logits(
+        self, hidden: torch.Tensor, branch: torch.Tensor, rows: torch.Tensor, out: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        """(sequences, vocab) of those rows after the last layer, in `out` where given.
+
+        Only the last row of a sequence is sampled: a chunk of 2,000 tokens costs one row of the lm_head.
+        """
+        hidden, branch = hidden.index_select(0, rows), branch.index_select(0, rows)
+        normed, _ = self.backend.add_norm(hidden, branch, self.weights.final_norm, self.config.rms_norm_eps)
+        return _project(normed, self.weights.lm_head, None, out)
+
+    def forward(self, step: Step, out: torch.Tensor | None = None) -> torch.Tensor:
+        """Logits (sequences, vocab) of each sequence's last token, in the order of `step.sample_rows`.
+
+        Writes the keys and values of the new tokens into the cache.
+        """
+        hidden = F.embedding(step.token_ids, self.weights.embedding)
+        branch: torch.Tensor | None = None
+        plan = self.plan(step)
+        for index in range(self.config.layers):
+            queries, hidden = self.before_attention(index, hidden, branch, plan)
+            attended = queries.new_empty(queries.shape)
+            self.attend(index, queries, plan, attended)
+            hidden, branch = self.after_attention(index, attended, hidden)
+        assert branch is not None  # a model has layers
+        return self.logits(hidden, branch, step.sample_rows, out)
 
 
-def norm_heads(queries_keys: torch.Tensor, layer: LayerWeights, config: ModelConfig) -> torch.Tensor:
-    """queries_keys (tokens, heads + kv_heads, head_dim), each head normed by itself where the model does that."""
-    if layer.query_norm is None or layer.key_norm is None:
-        return queries_keys
-    queries, keys = torch.split(queries_keys, [config.heads, config.kv_heads], dim=1)
-    size, eps = (config.head_dim,), config.rms_norm_eps
-    return torch.cat((F.rms_norm(queries, size, layer.query_norm, eps), F.rms_norm(keys, size, layer.key_norm, eps)), 1)
+def _project(
+    rows: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, out: torch.Tensor | None
+) -> torch.Tensor:
+    """rows (tokens, inputs) by weight (outputs, inputs): F.linear, which cannot write into `out`."""
+    if bias is None:
+        return torch.mm(rows, weight.t(), out=out)
+    return torch.addmm(bias, rows, weight.t(), out=out)

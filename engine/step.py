@@ -1,42 +1,15 @@
-"""What one forward pass needs to know about its batch, built from plain lists in each iteration.
-
-Rows of the pass: the decodes first, by falling context (so that those of similar length are neighbours
-and share one padded attention call), then the chunks in the order given.
-"""
+"""What one forward pass needs to know about its batch, on its device."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
-from ..tables.errors import UsageError
-from .kv_cache import PAGE_SIZE, pages_for
-
-# A group of decodes is padded to its longest context. A shorter decode joins while the padding stays
-# under a quarter of that (or under 128 tokens, where one more call costs more than the padding) ...
-PADDING_SHARE = 4
-PADDING_TOKENS = 128
-# ... and while the gathered keys of the group stay small (134 MB for a layer of an 8B model).
-GROUP_TOKENS = 1 << 16
-
-
-@dataclass(frozen=True, slots=True)
-class SequenceWork:
-    """One sequence's share of an iteration.
-
-    token_ids: tokens computed now (one for a decode), a sequence or an int64 tensor on the CPU.
-    start: tokens of the sequence already in the KV cache, and so the position of the first new token.
-    pages: block table: page ids that cover start + len(token_ids) tokens, a list or an int64 array.
-    """
-
-    token_ids: Sequence[int] | torch.Tensor
-    start: int
-    pages: Sequence[int] | NDArray[np.int64]
+from .host_step import HostStep, SequenceWork, lay_out
+from .kv_cache import pages_for
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +51,7 @@ class Step:
     pages: torch.Tensor  # block tables one after the other
     decodes: tuple[DecodeGroup, ...]
     chunks: tuple[ChunkRows, ...]
+    host: HostStep | None  # what it was made of, for libraries that plan on the host; None in what is captured
 
 
 def build_step(
@@ -88,143 +62,55 @@ def build_step(
     pages: int,
     device: torch.device,
 ) -> Step:
-    """The metadata of one mixed batch, sent to `device` in one copy that does not wait.
+    """The metadata of one mixed batch, sent to `device` in one copy that does not wait. Raises as `lay_out`."""
+    return send(lay_out(decodes, chunks, vocab_size=vocab_size, pages=pages), device)
 
-    Raises UsageError for an empty batch, a decode that does not have exactly one token, a negative start,
-    too few pages, and token or page ids out of range (on a GPU those would end the process).
-    """
-    if not decodes and not chunks:
-        raise UsageError("iteration: no decodes and no chunks; expected at least one of them")
-    for index, work in enumerate(decodes):
-        _check(f"decode {index}", work)
-        if len(work.token_ids) != 1:
-            raise UsageError(
-                f"decode {index}: {len(work.token_ids)} token ids; expected exactly 1: pass several as a chunk"
-            )
-    for index, work in enumerate(chunks):
-        _check(f"chunk {index}", work)
 
-    order = sorted(range(len(decodes)), key=lambda index: -decodes[index].start)
-    ordered = [decodes[index] for index in order]
-    starts = np.array([work.start for work in ordered], dtype=np.int64)
-    tables = [np.asarray(work.pages[: pages_for(work.start + len(work.token_ids))]) for work in chunks]
-    positions = [starts] + [np.arange(w.start, w.start + len(w.token_ids), dtype=np.int64) for w in chunks]
-    current_pages = [np.array([w.pages[w.start // PAGE_SIZE] for w in ordered], dtype=np.int64)] + [
-        table[at // PAGE_SIZE] for table, at in zip(tables, positions[1:], strict=True)
-    ]
-    slots = [page * PAGE_SIZE + at % PAGE_SIZE for page, at in zip(current_pages, positions, strict=True)]
-    token_ids = [np.array([int(work.token_ids[0]) for work in ordered], dtype=np.int64)] + [
-        np.asarray(work.token_ids) for work in chunks
-    ]
-    sample_rows = np.empty(len(decodes) + len(chunks), dtype=np.int64)
-    sample_rows[order] = np.arange(len(decodes))
-    first_rows = np.cumsum([len(decodes)] + [len(work.token_ids) for work in chunks])
-    sample_rows[len(decodes) :] = first_rows[1:] - 1
+def send(batch: HostStep, device: torch.device) -> Step:
+    """`batch` on `device`, in one copy that does not wait."""
+    return views(batch, host_buffer(batch, device).to(device, non_blocking=True))
 
-    groups = decode_groups([work.start + 1 for work in ordered])
-    decode_tables = [_padded_table(ordered[first : first + count]) for first, count in groups]
-    _check_range("token id", token_ids, vocab_size, "the vocabulary has")
-    _check_range("page id", [*decode_tables, *tables], pages, "the KV cache has pages")
 
-    lengths = np.array([w.start + len(w.token_ids) for w in (*ordered, *chunks)], dtype=np.int64)
-    flat = [table.reshape(-1) for table in decode_tables] + tables
-    ends = np.cumsum([0] + [len(table) for table in flat]).tolist()
-    page_starts = [
-        first_page + np.arange(len(table), dtype=np.int64) * table.shape[1]
-        for first_page, table in zip(ends, decode_tables, strict=False)
-    ]
-    parts = [
-        np.concatenate(token_ids),
-        np.concatenate(positions),
-        np.concatenate(slots),
+def host_buffer(batch: HostStep, device: torch.device) -> torch.Tensor:
+    """The arrays of `batch` one after the other, where a copy to `device` need not wait."""
+    buffer = torch.from_numpy(np.concatenate(batch.arrays))
+    return buffer.pin_memory() if device.type == "cuda" else buffer
+
+
+def views(batch: HostStep, buffer: torch.Tensor) -> Step:
+    """The step whose `host_buffer` the device's `buffer` begins with."""
+    sizes = [len(array) for array in batch.arrays]
+    token_ids, positions, slots, sample_rows, lengths, first_rows, page_starts, pages = torch.split(
+        buffer[: sum(sizes)], sizes
+    )
+    decodes = sum(count for _, count, _ in batch.groups)
+
+    def table(sequence: int, entries: int) -> torch.Tensor:
+        first = int(batch.page_starts[sequence])
+        return pages[first : first + entries]
+
+    return Step(
+        token_ids,
+        positions,
+        slots,
         sample_rows,
         lengths,
-        np.concatenate([np.arange(len(decodes)), first_rows]),
-        np.concatenate([*page_starts, np.array(ends[len(groups) : -1], dtype=np.int64)]),
-        np.concatenate(flat),
-    ]
-    token_view, position_view, slot_view, sample_view, length_view, row_view, start_view, page_view = _send(
-        parts, device
-    )
-    table_views = [page_view[first:last] for first, last in pairwise(ends)]
-    return Step(
-        token_view,
-        position_view,
-        slot_view,
-        sample_view,
-        length_view,
-        row_view,
-        start_view,
-        page_view,
+        first_rows,
+        page_starts,
+        pages,
         tuple(
-            DecodeGroup(first, count, int(starts[first]) + 1, length_view[first : first + count], table.view(count, -1))
-            for (first, count), table in zip(groups, table_views, strict=False)
+            DecodeGroup(
+                first,
+                count,
+                longest,
+                lengths[first : first + count],
+                table(first, count * pages_for(longest)).view(count, -1),
+            )
+            for first, count, longest in batch.groups
         ),
         tuple(
-            ChunkRows(int(row), len(work.token_ids), work.start + len(work.token_ids), table)
-            for row, work, table in zip(first_rows[:-1], chunks, table_views[len(groups) :], strict=True)
+            ChunkRows(row, tokens, length, table(decodes + index, pages_for(length)))
+            for index, (row, tokens, length) in enumerate(batch.chunks)
         ),
+        batch,
     )
-
-
-def decode_groups(contexts: Sequence[int]) -> list[tuple[int, int]]:
-    """(first, count) of the runs of similar length in contexts that never rise.
-
-    >>> decode_groups([4000, 3900, 1000, 950, 20])
-    [(0, 2), (2, 2), (4, 1)]
-    """
-    groups: list[tuple[int, int]] = []
-    first = 0
-    for index, context in enumerate(contexts):
-        longest = contexts[first]
-        padding = longest - context
-        too_short = padding > max(longest // PADDING_SHARE, PADDING_TOKENS)
-        if index > first and (too_short or (index - first + 1) * longest > GROUP_TOKENS):
-            groups.append((first, index - first))
-            first = index
-    if contexts:
-        groups.append((first, len(contexts) - first))
-    return groups
-
-
-def _padded_table(works: Sequence[SequenceWork]) -> NDArray[np.int64]:
-    """(decodes, pages of the first and longest); what lies past a shorter one is never read."""
-    table = np.zeros((len(works), pages_for(works[0].start + 1)), dtype=np.int64)
-    for row, work in zip(table, works, strict=True):
-        used = pages_for(work.start + 1)
-        row[:used] = work.pages[:used]
-    return table
-
-
-def _send(parts: Sequence[NDArray[np.int64]], device: torch.device) -> tuple[torch.Tensor, ...]:
-    """The parts as views of one buffer on the device."""
-    buffer = torch.from_numpy(np.concatenate(parts, dtype=np.int64))
-    if device.type == "cuda":
-        buffer = buffer.pin_memory()
-    return torch.split(buffer.to(device, non_blocking=True), [len(part) for part in parts])
-
-
-def _check(where: str, work: SequenceWork) -> None:
-    if isinstance(work.token_ids, torch.Tensor) and work.token_ids.device.type != "cpu":
-        raise UsageError(
-            f"{where}: token ids on {work.token_ids.device}; expected them on the CPU, where the batch is "
-            "put together: reading them back would make the host wait for the device"
-        )
-    tokens = len(work.token_ids)
-    if tokens < 1:
-        raise UsageError(f"{where}: no token ids; expected at least 1 token to compute")
-    if work.start < 0:
-        raise UsageError(f"{where}: start is {work.start}; expected 0 or more tokens already computed")
-    needed = pages_for(work.start + tokens)
-    if len(work.pages) < needed:
-        raise UsageError(
-            f"{where}: {len(work.pages)} pages of {PAGE_SIZE} tokens; expected at least {needed} for start "
-            f"{work.start} + {tokens} new tokens: allocate the missing pages first"
-        )
-
-
-def _check_range(what: str, arrays: Sequence[NDArray[np.int64]], limit: int, owner: str) -> None:
-    for array in arrays:
-        if array.size and (array.min() < 0 or array.max() >= limit):
-            wrong = array[(array < 0) | (array >= limit)]
-            raise UsageError(f"iteration: {what} {int(wrong[0])}; {owner} 0 to {limit - 1}: check the caller")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..profiler.meta import ProfileMeta
 from ..tables.arrays import TableArrays
 from ..tables.batch import Scene
 from ..tables.errors import CertificationError
@@ -13,14 +14,30 @@ from .margin import order_statistic
 from .metrics import block_bootstrap, counts, errors
 from .rows import Rows
 
-LAW = (
-    "the plan's law: scenes in equal shares, n, k, c, u log-uniform over the domain, one row per point, "
+PLAN_LAW = (
+    "the plan's law: scenes in {shares}, n, k, c, u log-uniform over the domain, one row per point, "
     "boundary and step points included; equal contexts and at most one chunk"
 )
+LOG_LAWS = {
+    "time": "the batches of a log as they came, a later block of its time, rows taken as independent of each other; "
+    "contexts by their mean, chunks by their sums",
+    "points": "the batches of a log, one row for each (n, k, c, u), drawn at random within each scene; contexts by "
+    "their mean, chunks by their sums",
+}
 
 
-def certificate(arrays: TableArrays, calibrate: Rows, coverage: float, confidence: float) -> CertificateV1:
-    """What the shipped bound's exceedances in the calibration session certify.
+def law_of(meta: ProfileMeta) -> str:
+    """The measure of batches that a coverage of this profile refers to, in words."""
+    if meta.imported is not None:
+        return LOG_LAWS[meta.imported.split]
+    if meta.traffic is None:
+        return PLAN_LAW.format(shares="equal shares")
+    listed = ", ".join(f"{scene.value} {share:.3g}" for scene, share in meta.traffic.scenes.items())
+    return PLAN_LAW.format(shares=f"shares of the traffic ({listed})")
+
+
+def certificate(arrays: TableArrays, calibrate: Rows, coverage: float, confidence: float, law: str) -> CertificateV1:
+    """What the shipped bound's exceedances in the calibration session certify, under `law` (see `law_of`).
 
     Raises CertificationError when there are more than the order statistic allows (a bound that was changed
     after certification, or data of another device).
@@ -37,7 +54,7 @@ def certificate(arrays: TableArrays, calibrate: Rows, coverage: float, confidenc
     return CertificateV1(
         coverage=coverage,
         confidence=confidence,
-        law=LAW,
+        law=law,
         points=calibrate.point_count,
         rows=len(calibrate),
         exceedances=exceedances,

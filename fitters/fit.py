@@ -23,7 +23,7 @@ from ..tables.fingerprint import require_same
 from ..tables.fixed_point import ticks_up, to_ms
 from ..tables.grid import Surface, scene_of
 from ..tables.schema_v1 import FactorsV1, FitterV1, MarginPartV1, TableV1
-from .certify import certificate, tested
+from .certify import certificate, law_of, tested
 from .factors import PairFactor, pair_factor
 from .gap import majorant_gap
 from .knots import axes_for, ladder_for
@@ -60,7 +60,7 @@ def fit(
     if profile.meta.aggregation != "iteration":
         raise CertificationError(
             f"profile aggregation is {profile.meta.aggregation!r}; a P99 of iterations can only be certified from "
-            "single iterations (aggregation 'iteration'): profile again with every repeat kept"
+            "single iterations (aggregation 'iteration'): profile again with every repeat kept, or ingest a log of them"
         )
     if operators is not None:
         require_same(profile.meta.fingerprint, operators.fingerprint, "profile and microbenchmarks")
@@ -116,7 +116,7 @@ def fit(
         ),
         margin=_margin_parts(margins, drift, scale, unequal, chunks),
         factors=FactorsV1(unequal_contexts=unequal.factor, several_chunks=chunks.factor, session_drift=drift.factor),
-        certificate=certificate(arrays, calibrate, coverage, confidence),
+        certificate=certificate(arrays, calibrate, coverage, confidence, law_of(profile.meta)),
         test=tested(arrays, test),
         gap=majorant_gap(arrays, unclosed, surfaces, test),
     )

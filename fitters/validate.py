@@ -14,7 +14,7 @@ from ..tables.errors import ChunkfitError
 from ..tables.fingerprint import Severity, differences
 from ..tables.schema_v1 import TableV1
 from ..tables.validate import validate_file
-from .certify import certificate, tested
+from .certify import certificate, law_of, tested
 from .factors import pair_factor
 from .rows import Rows, held_out
 
@@ -45,7 +45,7 @@ def evidence_findings(table: TableV1, profile_path: str | Path) -> list[Finding]
     findings += _compare(stored, fresh, "$.factors")
     try:
         calibrate, test = (held_out(profile, session, arrays.ladders) for session in ("calibrate", "test"))
-        findings += _certificate(table, arrays, calibrate)
+        findings += _certificate(table, arrays, calibrate, law_of(profile.meta))
         findings += _test(table, arrays, test)
     except ChunkfitError as error:
         findings.append(Finding("evidence", str(profile_path), str(error)))
@@ -68,13 +68,13 @@ def _provenance(table: TableV1, profile: Profile, path: str | Path) -> Iterator[
         )
 
 
-def _certificate(table: TableV1, arrays: TableArrays, calibrate: Rows) -> Iterator[Finding]:
+def _certificate(table: TableV1, arrays: TableArrays, calibrate: Rows, law: str) -> Iterator[Finding]:
     stored = table.certificate
     if stored is None:
         yield Finding("evidence", "$.certificate", "nothing is certified; expected a certificate: fit the table again")
         return
     try:
-        fresh = certificate(arrays, calibrate, stored.coverage, stored.confidence)
+        fresh = certificate(arrays, calibrate, stored.coverage, stored.confidence, law)
     except ChunkfitError as error:
         yield Finding("evidence", "$.certificate", str(error))
         return

@@ -10,6 +10,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from ..tables.domain import Domain
 from ..tables.fingerprint import Fingerprint
 from .sentinel import SentinelVerdict
+from .traffic import Traffic
 
 # History: 1 first.
 PROFILE_VERSION: Literal[1] = 1
@@ -17,13 +18,14 @@ PROFILE_VERSION: Literal[1] = 1
 Count = Annotated[int, Field(ge=0)]
 
 
-def _known_aggregation(text: str) -> str:
+def known_aggregation(text: str) -> str:
+    """`text`. Raises ValueError for what no aggregation is."""
     if not re.fullmatch(r"iteration|unknown|mean:[1-9][0-9]*", text):
         raise ValueError(f"aggregation {text!r}; expected iteration, mean:N (N iterations) or unknown")
     return text
 
 
-Aggregation = Annotated[str, AfterValidator(_known_aggregation)]
+Aggregation = Annotated[str, AfterValidator(known_aggregation)]
 
 
 class SessionMeta(BaseModel):
@@ -41,6 +43,20 @@ class SessionMeta(BaseModel):
     sentinel: SentinelVerdict
 
 
+class RoundMeta(BaseModel):
+    """One round of points chosen while the fit session ran; the last may hold none and say why."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    measured: Annotated[Count, Field(description="fit points that the choice rests on")]
+    chosen: Count
+    worst: Annotated[str, Field(description="the cell with the largest held-out error then")]
+    worst_error: Annotated[float, Field(ge=0, description="relative")]
+    stopped: Annotated[
+        Literal["tolerance", "points"] | None, Field(description="no further round; None in the last: time was up")
+    ]
+
+
 class SkippedPoint(BaseModel):
     """A planned point that could not be measured."""
 
@@ -55,6 +71,22 @@ class SkippedPoint(BaseModel):
     reason: str
 
 
+class ImportedFrom(BaseModel):
+    """Where an imported profile comes from: no plan and no sentinel stand behind it, but a log."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    format: Annotated[str, Field(description="as `chunkfit ingest` names it")]
+    file: Annotated[str, Field(description="name of the log, without its folder")]
+    sha256: Annotated[str, Field(description="of the log's bytes")]
+    split: Annotated[Literal["time", "points"], Field(description="how the sessions were cut")]
+    shares_percent: Annotated[tuple[int, int, int], Field(description="of fit, calibrate and test")]
+    stated: Annotated[dict[str, str], Field(description="what the user said and the log does not")]
+    left_out: Annotated[dict[str, int], Field(description="rows that are no timed iteration, by reason")]
+    unequal_contexts: Annotated[Count, Field(description="rows known to have them; they stand by their mean")]
+    several_chunks: Annotated[Count, Field(description="rows known to have them; they stand by their sums")]
+
+
 class ProfileMeta(BaseModel):
     """Facts about the whole profile."""
 
@@ -66,7 +98,11 @@ class ProfileMeta(BaseModel):
     domain: Domain
     step_totals: tuple[int, ...]
     seed: int
-    plan_sha256: str
+    plan_sha256: Annotated[str, Field(description="empty where there was no plan: imported")]
     sessions: dict[str, SessionMeta]
     skipped: tuple[SkippedPoint, ...] = ()
+    tolerance: Annotated[float | None, Field(description="of the rounds, None: all points drawn beforehand")] = None
+    rounds: tuple[RoundMeta, ...] = ()
+    traffic: Annotated[Traffic | None, Field(description="None: scenes in equal shares")] = None
     clipped_fraction: Annotated[float, Field(ge=0, le=1, description="draws that the domain refused")]
+    imported: Annotated[ImportedFrom | None, Field(description="None: measured by chunkfit")] = None

@@ -99,12 +99,18 @@ def concat(profiles: Sequence[Profile]) -> Profile:
     if not profiles:
         raise UsageError("concat: no profiles; expected at least one")
     first = profiles[0]
+    for profile in profiles:
+        if profile.meta.imported is not None and len(profiles) > 1:
+            raise UsageError(
+                f"{profile.source}: imported from {profile.meta.imported.file}; expected measured profiles to join: "
+                "join the logs and ingest them as one"
+            )
     parts: list[Columns] = []
     id_shift = order_shift = 0
     for profile in profiles:
         pair = f"{first.source} and {profile.source}"
         require_same(first.meta.fingerprint, profile.meta.fingerprint, pair)
-        for name in ("aggregation", "domain", "step_totals"):
+        for name in ("aggregation", "domain", "step_totals", "traffic"):
             here, there = getattr(first.meta, name), getattr(profile.meta, name)
             if here != there:
                 raise UsageError(f"{pair}: {name} is {here} and {there}; expected one and the same")
@@ -118,6 +124,7 @@ def concat(profiles: Sequence[Profile]) -> Profile:
         update={
             "sessions": _joined_sessions(profiles, columns),
             "skipped": tuple(point for profile in profiles for point in profile.meta.skipped),
+            "rounds": tuple(one for profile in profiles for one in profile.meta.rounds),
             "plan_sha256": shas[0] if len(set(shas)) == 1 else hashlib.sha256("".join(shas).encode()).hexdigest(),
         }
     )

@@ -15,6 +15,8 @@ from ..step import Step
 # Queries of a chunk go in blocks, each against the keys up to its own end: half of the causal square is
 # not computed, and the mask stays (QUERY_BLOCK, length) instead of (chunk, length).
 QUERY_BLOCK = 512
+# Gathers as many keys as the batch at hand has.
+CAPTURES_DECODES = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,10 @@ class Plan:
     causal_mask: torch.Tensor | None  # (QUERY_BLOCK, longest chunk with prefix), aligned at its lower right
 
 
+def problem(config: ModelConfig, device: torch.device, dtype: torch.dtype) -> str | None:
+    return None
+
+
 def plan(step: Step, config: ModelConfig, frequencies: torch.Tensor, dtype: torch.dtype) -> Plan:
     """Gather indices and masks of `step`; masks are added to scores of `dtype`."""
     cos, signed_sin = rotation(step.positions, frequencies, dtype)
@@ -65,9 +71,20 @@ def add_norm(
 
 
 def rotate_and_write(
-    queries_keys: torch.Tensor, new_values: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, plan: Plan
+    queries_keys: torch.Tensor,
+    new_values: torch.Tensor,
+    query_norm: torch.Tensor | None,
+    key_norm: torch.Tensor | None,
+    eps: float,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    plan: Plan,
 ) -> torch.Tensor:
     heads = queries_keys.shape[1] - new_values.shape[1]
+    if query_norm is not None:
+        size, parts = queries_keys.shape[2:], (queries_keys[:, :heads], queries_keys[:, heads:])
+        norms = zip(parts, (query_norm, key_norm), strict=True)
+        queries_keys = torch.cat([F.rms_norm(part, size, weight, eps) for part, weight in norms], 1)
     turned = rotate(queries_keys, plan.cos, plan.signed_sin)
     keys.index_copy_(0, plan.slots, turned[:, heads:].flatten(1))
     values.index_copy_(0, plan.slots, new_values.flatten(1))
@@ -79,15 +96,13 @@ def silu_mul(gate_up: torch.Tensor) -> torch.Tensor:
     return F.silu(gate) * up
 
 
-def attend(queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, plan: Plan) -> torch.Tensor:
+def attend(queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, plan: Plan, out: torch.Tensor) -> None:
     """Decodes by groups of similar length, chunks one by one; no key is repeated in memory."""
-    out = torch.empty_like(queries)
     for group in plan.decodes:
         _attend_decodes(queries, keys, values, group, out)
     for chunk in plan.chunks:
         assert plan.causal_mask is not None  # planned whenever there are chunks
         _attend_chunk(queries, keys, values, chunk, plan.causal_mask, out)
-    return out
 
 
 def _slots(block_table: torch.Tensor) -> torch.Tensor:

@@ -29,6 +29,11 @@ def _open_torch(device: str, spec: DeviceSpec) -> Device:
 def _open_synthetic(spec: DeviceSpec) -> Device:
     from .synthetic import SyntheticDevice
 
+    if spec.attention is not None:
+        raise UsageError(
+            f"attention {spec.attention!r} on device 'synthetic', which has none; expected device cpu or cuda, or no "
+            "choice of attention"
+        )
     return SyntheticDevice(spec)
 
 
@@ -64,12 +69,20 @@ def resolve_device(name: str) -> str:
 
 
 def open_device(
-    name: str, model: str, domain: Domain, seed: int, session: str, *, synthetic_pause_ms: float = 0.0
+    name: str,
+    model: str,
+    domain: Domain,
+    seed: int,
+    session: str,
+    *,
+    attention: str | None = None,
+    synthetic_pause_ms: float = 0.0,
 ) -> Device:
     """A device ready to measure every batch of `domain`.
 
-    Raises UsageError for an unknown name or model, MissingExtraError without torch,
-    DeviceUnavailableError when the device is not there or cannot hold model and KV pool.
+    Raises UsageError for an unknown name, model or attention, MissingExtraError without torch,
+    DeviceUnavailableError when the device or the library of that attention is not there, or model and KV pool do
+    not fit.
     """
-    spec = DeviceSpec(model, domain, seed, session, synthetic_pause_ms)
+    spec = DeviceSpec(model, domain, seed, session, attention, synthetic_pause_ms)
     return DEVICES[resolve_device(name)](spec)

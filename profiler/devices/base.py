@@ -39,6 +39,7 @@ class Device(Protocol):
 class DeviceSpec:
     """What to open: a model by preset name or config.json path, room for `domain`, a seed, a session.
 
+    attention: the engine's backend, None leaves the choice to the engine. graphs: whether it captures CUDA graphs.
     synthetic_pause_ms: the synthetic device really waits that long in each iteration.
     """
 
@@ -46,4 +47,6 @@ class DeviceSpec:
     domain: Domain
     seed: int
     session: str
+    attention: str | None = None
     synthetic_pause_ms: float = 0.0
+    graphs: bool = True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import AbstractContextManager
 
 import numpy as np
 import torch
@@ -11,9 +12,9 @@ import torch
 from ...engine.config import MOST_CHUNKS, resolve_model
 from ...engine.engine import Engine
 from ...engine.facts import fingerprint
+from ...engine.host_step import SequenceWork
 from ...engine.kv_cache import PAGE_SIZE, pages_for
 from ...engine.memory import page_slack
-from ...engine.step import SequenceWork
 from ...tables.batch import Batch
 from ...tables.errors import UsageError
 from ...tables.fingerprint import Fingerprint
@@ -35,10 +36,19 @@ class TorchDevice:
         config = resolve_model(spec.model)
         # The domain counts tokens; each sequence may leave most of its last page empty.
         slack = page_slack(spec.domain.max_decodes + MOST_CHUNKS)
-        self._engine = Engine(config, device=device, kv_tokens=spec.domain.kv_tokens + slack, seed=spec.seed)
+        kv_tokens = spec.domain.kv_tokens + slack
+        self._engine = Engine(
+            config,
+            device=device,
+            kv_tokens=kv_tokens,
+            seed=spec.seed,
+            attention=spec.attention,
+            graphs=spec.graphs,
+        )
         self._pages = np.asarray(self._engine.allocator.allocate(self._engine.kv_tokens // PAGE_SIZE), dtype=np.int64)
         self._rng = np.random.default_rng([spec.seed, *spec.session.encode()])
-        self._fingerprint = fingerprint(config, device, self._engine.dtype, self._engine.attention)
+        engine = self._engine
+        self._fingerprint = fingerprint(config, device, engine.dtype, engine.attention, engine.capture_sizes)
         self._work: tuple[list[SequenceWork], list[SequenceWork]] | None = None
         self._state = monitor(_uuid(self._engine.device))
         self._events = _timing_events() if self._engine.device.type == "cuda" else None
@@ -92,6 +102,10 @@ class TorchDevice:
         last.record()
         last.synchronize()
         return Sample(latency_ms, first.elapsed_time(last))
+
+    def eager(self) -> AbstractContextManager[None]:
+        """Inside, `run` uses no CUDA graphs."""
+        return self._engine.eager()
 
     def state(self) -> DeviceState:
         return self._state()

@@ -11,8 +11,8 @@ import torch
 
 from ...engine.config import ModelConfig
 from ...engine.engine import Engine
+from ...engine.host_step import SequenceWork
 from ...engine.kv_cache import pages_for
-from ...engine.step import SequenceWork
 from .results import Key, key_of
 from .timing import Call, Timer
 
@@ -49,12 +49,22 @@ class Bench:
     """
 
     def __init__(
-        self, config: ModelConfig, device: str, timer: Timer, arena_bytes: int, kv_tokens: int, seed: int = 0
+        self,
+        config: ModelConfig,
+        device: str,
+        timer: Timer,
+        arena_bytes: int,
+        kv_tokens: int,
+        seed: int = 0,
+        attention: str | None = None,
     ) -> None:
         self.config = config
         self.timer = timer
         # The engine's own pool, filled with random values; one layer of it, since a layer is what is timed.
-        self.engine = Engine(replace(config, layers=1), device=device, kv_tokens=kv_tokens, seed=seed)
+        one_layer = replace(config, layers=1)
+        self.engine = Engine(
+            one_layer, device=device, kv_tokens=kv_tokens, seed=seed, attention=attention, graphs=False
+        )
         self.item = self.engine.dtype.itemsize
         self._rng = np.random.default_rng(seed)
         self._pages = self._rng.permutation(self.engine.allocator.pages)

@@ -17,6 +17,8 @@ import torch
 from ...engine.config import ModelConfig, resolve_model
 from ...engine.engine import DEFAULT_DTYPES
 from ...engine.facts import fingerprint, require_device
+from ...engine.graphs.capture import CAPTURES
+from ...engine.graphs.sizes import CAPTURE_SIZES
 from ...engine.provenance import checkout_commit, installed_version
 from ...tables.errors import DeviceMemoryError, UsageError
 from ...tables.ridge import METHOD, find_ridge_of_repeats
@@ -69,6 +71,7 @@ def microbench(
     minutes: float,
     quick: bool = False,
     seed: int = 0,
+    attention: str | None = None,
     grid: Grid | None = None,
     command: str = "",
     progress: Progress = lambda done, total, name: None,
@@ -90,7 +93,7 @@ def microbench(
     grid = within(grid or grid_of(target.type, quick), default_domain(target.type, model))
     timer = Timer(target, seed)
     operators = operators_of(config, dtype.itemsize, target.type, grid, timer.cache_bytes)
-    bench = _bench(config, device, timer, operators, seed)
+    bench = _bench(config, device, timer, operators, seed, attention)
     attention = bench.engine.attention
     clock = _Clock(begun + 60 * minutes * (1 - WHOLE_SHARE), len(operators))
     samples: dict[Key, tuple[list[float], list[float]]] = {}
@@ -115,11 +118,11 @@ def microbench(
         bench = timer = None  # type: ignore[assignment]  # the engine needs the room
         if target.type == "cuda":
             torch.cuda.empty_cache()
-        whole = _whole(device, model, config, dtype.itemsize, grid, rows, machine.cache_bytes, seed, skipped)
+        whole = _whole(device, model, config, dtype.itemsize, grid, rows, machine.cache_bytes, seed, attention, skipped)
     return MicrobenchV1(
         command=command,
         git=checkout_commit(),
-        fingerprint=fingerprint(config, device, dtype, attention),
+        fingerprint=fingerprint(config, device, dtype, attention, CAPTURE_SIZES if target.type in CAPTURES else ()),
         machine=machine,
         versions={
             "python": platform.python_version(),
@@ -135,13 +138,15 @@ def microbench(
     )
 
 
-def _bench(config: ModelConfig, device: str, timer: Timer, operators: list[Operator], seed: int) -> Bench:
+def _bench(
+    config: ModelConfig, device: str, timer: Timer, operators: list[Operator], seed: int, attention: str | None
+) -> Bench:
     """Room for the rotation, and for the largest operator twice."""
     item = DEFAULT_DTYPES[timer.device.type].itemsize
     per_token = 2 * config.kv_size * item
     arena = max(timer.rotated_bytes, max(2 * (o.footprint_bytes + o.bytes_moved) for o in operators if not _pooled(o)))
     pool = max(timer.rotated_bytes // per_token, max(2 * o.kv_tokens for o in operators))
-    return Bench(config, device, timer, arena + (1 << 20), pool + 64, seed)
+    return Bench(config, device, timer, arena + (1 << 20), pool + 64, seed, attention)
 
 
 def _pooled(operator: Operator) -> bool:
@@ -216,9 +221,10 @@ def _whole(
     rows: dict[Key, OperatorRowV1],
     cache_bytes: int,
     seed: int,
+    attention: str,
     skipped: list[SkippedV1],
 ) -> list[WholeV1]:
-    engine = open_engine(device, model, grid.batches, seed)
+    engine = open_engine(device, model, grid.batches, seed, attention)
     whole = []
     for batch in grid.batches:
         try:

@@ -14,8 +14,8 @@ import torch.nn.functional as F
 from ...engine.attention import BACKENDS
 from ...engine.attention.base import Backend
 from ...engine.engine import Engine
-from ...engine.model import norm_heads
-from ...engine.step import SequenceWork, build_step
+from ...engine.host_step import SequenceWork
+from ...engine.step import build_step
 
 
 def backend_of(engine: Engine) -> Backend:
@@ -46,11 +46,18 @@ def rotate_and_write(engine: Engine, projected: torch.Tensor, plan: Any) -> torc
 
     Returns the queries (tokens, heads, head_dim).
     """
-    config = engine.config
+    config, layer = engine.config, engine.weights.layers[0]
     heads = projected.view(projected.shape[0], -1, config.head_dim)
     rotated = config.heads + config.kv_heads
-    queries_keys = norm_heads(heads[:, :rotated], engine.weights.layers[0], config)
-    return backend_of(engine).rotate_and_write(queries_keys, heads[:, rotated:], *engine.cache.layer(0), plan)
+    return backend_of(engine).rotate_and_write(
+        heads[:, :rotated],
+        heads[:, rotated:],
+        layer.query_norm,
+        layer.key_norm,
+        config.rms_norm_eps,
+        *engine.cache.layer(0),
+        plan,
+    )
 
 
 def attention(
@@ -59,4 +66,10 @@ def attention(
     """Attention of the engine's first layer over that batch, planned already."""
     plan, backend = planned(engine, decodes, chunks), backend_of(engine)
     keys, values = engine.cache.layer(0)
-    return lambda: backend.attend(queries, keys, values, plan)
+    out = queries.new_empty(queries.shape)
+
+    def run() -> torch.Tensor:
+        backend.attend(queries, keys, values, plan, out)
+        return out
+
+    return run

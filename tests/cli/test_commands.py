@@ -208,6 +208,8 @@ def test_doctor_tells_the_machine(command):
     found = command("doctor", "--json").json
     assert found["default_device"] in ("cpu", "cuda")
     assert found["cpu_threads"] >= 1
+    assert found["attention"]["torch"] is None
+    assert list(found["attention"]) == ["torch", "triton", "flashinfer", "flash_attn"]
     assert command("doctor").code == 0
 
 
@@ -229,6 +231,20 @@ def test_no_gpu_is_said_plainly(tmp_path, command):
     assert done.code == 3
     assert "cuda" in done.err
     assert not list(tmp_path.glob("*.parquet"))
+
+
+@pytest.mark.parametrize(
+    ("device", "message"),
+    [
+        ("cpu", "attention 'paged': no backend of that name; expected one of torch, triton, flashinfer, flash_attn"),
+        ("synthetic", "attention 'paged' on device 'synthetic', which has none"),
+    ],
+)
+def test_the_attention_asked_for_reaches_the_session(tmp_path, command, device, message):
+    asked = ("--device", device, "--attention", "paged", "--minutes", 0.1, "--points", 20)
+    done = command("profile", tmp_path / "p.parquet", *asked)
+    assert (done.code, message in done.err) == (2, True), done.err
+    assert not list(tmp_path.iterdir())
 
 
 def test_an_unknown_device_and_model(tmp_path, command):

@@ -9,8 +9,9 @@ import pytest
 import torch
 
 from chunkfit.engine import PRESETS, Engine, SequenceWork, attention
+from chunkfit.engine.attention import library
 from chunkfit.engine.kv_cache import allocate_kv_cache
-from chunkfit.engine.model import forward, random_weights
+from chunkfit.engine.model import Decoder, random_weights
 from chunkfit.engine.step import build_step
 from chunkfit.tables.errors import DeviceUnavailableError, UsageError
 
@@ -24,12 +25,12 @@ def test_cpu_takes_torch_and_says_so():
 
 
 def test_unknown_backends_are_refused_with_the_names():
-    with pytest.raises(UsageError, match="attention 'flash': no backend of that name; expected one of torch, triton"):
+    with pytest.raises(UsageError, match=r"attention 'flash': no backend.*expected one of torch, triton, flashinfer"):
         Engine(TINY, device="cpu", kv_tokens=16, attention="flash")
 
 
 def test_without_triton(monkeypatch):
-    monkeypatch.setattr(attention, "find_spec", lambda _: None)
+    monkeypatch.setattr(library, "find_spec", lambda _: None)
     assert attention.choose(None, TINY, CUDA, torch.bfloat16) == "torch"
     with pytest.raises(DeviceUnavailableError, match=r"triton is not installed.*chunkfit\[profile\].*'torch'"):
         attention.choose("triton", TINY, CUDA, torch.bfloat16)
@@ -89,7 +90,7 @@ def passed(config, decodes, chunks):
         weights = random_weights(config, meta, torch.bfloat16, torch.Generator())
         cache = allocate_kv_cache(config, 1 << 14, meta, torch.bfloat16, None)
         step = build_step(decodes, chunks, vocab_size=config.vocab_size, pages=1 << 14, device=meta)
-        return forward(config, weights, cache, step, backend)
+        return Decoder(config, weights, cache, backend).forward(step)
 
 
 def decode(context):
@@ -109,7 +110,7 @@ def test_a_mixed_pass_launches_decodes_once_and_chunks_once(launches):
         ("rope_kv", "_rope_kv", (633, 8)),
         # 4 programs on each of 4 processors, over 8 heads: the longest is nearly all of it.
         ("decode_attention", "_attend", (3, 8, 2)),
-        ("decode_attention", "_reduce", (3, 32)),
+        ("split_reduction", "_reduce", (3, 32)),
         # 600 tokens of 4 query heads in tiles of 128 rows.
         ("chunk_attention", "_attend", (19, 8, 2)),
         ("rms_norm", "_norm", (633,)),
@@ -118,6 +119,28 @@ def test_a_mixed_pass_launches_decodes_once_and_chunks_once(launches):
     assert [launch[:3] for launch in launches] == layer * config.layers + [("rms_norm", "_norm", (5,))]
     adds = [constants["ADD"] for module, _, _, constants in launches if module == "rms_norm"]
     assert adds == [False] + [True] * (2 * config.layers)  # nothing to add before the first layer
+
+
+def test_a_small_chunk_after_a_long_prefix_is_split_and_a_large_one_is_not(launches, monkeypatch):
+    pytest.importorskip("triton", reason="triton is not installed (it is for Linux)")
+    from chunkfit.engine.attention import triton_paged
+
+    monkeypatch.setattr(triton_paged, "_processors_and_capability", lambda _: (132, 9))
+    config = replace(PRESETS["llama-3-8b"], layers=1)
+    passed(config, [decode(20)], [chunk(32_768, 16)])
+    attention = [launch[:3] for launch in launches if launch[0] in ("chunk_attention", "split_reduction")]
+    assert attention == [("chunk_attention", "_attend", (1, 8 * 16, 1)), ("split_reduction", "_reduce", (16, 32))]
+    launches.clear()
+    passed(config, [decode(20)], [chunk(32_768, 1024)])
+    attention = [launch[:3] for launch in launches if launch[0] in ("chunk_attention", "split_reduction")]
+    assert attention == [("chunk_attention", "_attend", (32, 8, 1))]
+
+
+def test_head_norms_are_no_launches_of_their_own(launches):
+    config = PRESETS["qwen3-8b"]
+    passed(config, [decode(20)], [])
+    assert [constants["NORM"] for module, _, _, constants in launches if module == "rope_kv"] == [True] * config.layers
+    assert len([launch for launch in launches if launch[0] == "rms_norm"]) == 2 * config.layers + 1
 
 
 @pytest.mark.parametrize(

@@ -135,7 +135,7 @@ def test_out_of_memory_names_the_batch_and_leaves_the_engine_usable(engine, monk
         raise error
 
     with monkeypatch.context() as patch:
-        patch.setattr(engine_module, "forward", fail)
+        patch.setattr(engine_module.Decoder, "forward", fail)
         with pytest.raises(DeviceMemoryError) as caught:
             engine.iterate(decodes, chunks)
     assert "2 decodes of 41 context tokens" in str(caught.value)
@@ -158,7 +158,7 @@ def test_other_errors_pass_through(engine, monkeypatch):
     def fail(*_):
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr(engine_module, "forward", fail)
+    monkeypatch.setattr(engine_module.Decoder, "forward", fail)
     with pytest.raises(RuntimeError, match="a bug"):
         engine.iterate([SequenceWork([1], 0, [0])], [])
 

@@ -10,7 +10,7 @@ from chunkfit.tables.fingerprint import Fingerprint, require_same
 
 
 def test_cpu_fingerprint():
-    found = fingerprint(PRESETS["tiny"], "cpu", torch.float32, "torch")
+    found = fingerprint(PRESETS["tiny"], "cpu", torch.float32, "torch", ())
     assert found.device_kind == "cpu"
     assert found.device_name
     assert found.cpu_threads == torch.get_num_threads()
@@ -24,7 +24,7 @@ def test_cpu_fingerprint():
     assert found.torch == torch.__version__
     assert found.tensor_parallel == 1
     assert Fingerprint.model_validate_json(found.model_dump_json()) == found
-    require_same(found, fingerprint(PRESETS["tiny"], "cpu", torch.float32, "torch"), "the same twice")
+    require_same(found, fingerprint(PRESETS["tiny"], "cpu", torch.float32, "torch", ()), "the same twice")
 
 
 def test_machine_facts():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from chunkfit.engine import Engine, ModelConfig, SequenceWork, step
+from chunkfit.engine import Engine, ModelConfig, SequenceWork, host_step
 from chunkfit.engine.attention import torch_ops
 from chunkfit.engine.kv_cache import PAGE_SIZE, pages_for
 from chunkfit.engine.rope_frequencies import Llama3RopeScaling, rope_frequencies
@@ -195,7 +195,7 @@ def test_one_token_at_a_time_equals_the_whole_prompt(member):
 def test_mixed_batch_equals_its_parts_alone(member, options, monkeypatch):
     machine = engine(config(member=member))
     for name, value in options.items():
-        monkeypatch.setattr(torch_ops if name == "QUERY_BLOCK" else step, name, value)
+        monkeypatch.setattr(torch_ops if name == "QUERY_BLOCK" else host_step, name, value)
     # Contexts of one group, of neighbouring groups, in no order; prefixes inside and at the end of a page.
     decodes, chunks = [], []
     for seed, length in enumerate((70, 700, 17, 64, 650)):
@@ -238,7 +238,7 @@ def test_a_sequence_reads_its_context(kind, position):
 
 
 def test_a_sequence_reads_nothing_else():
-    """Everything outside is NaN: other pages, page 0, and what is unused of each last page."""
+    """Everything outside is NaN: other pages, page 0, padding's page, and what is unused of each last page."""
     machine = engine()
     lengths = (3, 37, 600, 560)  # two in one padded group, one shorter than a page
     works = []
@@ -248,7 +248,7 @@ def test_a_sequence_reads_nothing_else():
     token_ids, pages = prepared(machine, 21, 50)
     chunk = SequenceWork(token_ids[21:40], 21, pages)
     before = machine.logits(works, [chunk])
-    inside = torch.zeros(machine.allocator.pages * PAGE_SIZE, dtype=torch.bool)
+    inside = torch.zeros(machine.cache.keys.shape[1] * PAGE_SIZE, dtype=torch.bool)
     for work in (*works, chunk):
         for position in range(work.start + len(work.token_ids)):
             inside[work.pages[position // PAGE_SIZE] * PAGE_SIZE + position % PAGE_SIZE] = True

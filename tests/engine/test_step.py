@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from chunkfit.engine import SequenceWork, step
+from chunkfit.engine import SequenceWork, host_step, step
 
 CPU = torch.device("cpu")
 
@@ -48,20 +48,20 @@ def test_lists_arrays_and_tensors_are_the_same():
 def test_groups_cover_every_decode_with_little_padding(seed):
     rng = np.random.default_rng(seed)
     contexts = sorted(np.exp(rng.uniform(0, 9, 200)).astype(int) + 1, reverse=True)
-    groups = step.decode_groups(contexts)
+    groups = host_step.decode_groups(contexts)
     assert [first for first, _ in groups] == np.cumsum([0] + [count for _, count in groups])[:-1].tolist()
     assert sum(count for _, count in groups) == 200
     for first, count in groups:
         longest, shortest = contexts[first], contexts[first + count - 1]
         assert longest - shortest <= max(longest / 4, 128)
-        assert count == 1 or count * longest <= step.GROUP_TOKENS
+        assert count == 1 or count * longest <= host_step.GROUP_TOKENS
 
 
 def test_equal_contexts_share_a_group_up_to_the_limit():
-    assert step.decode_groups([1024] * 64) == [(0, 64)]
-    assert step.decode_groups([1024] * 65) == [(0, 64), (64, 1)]
-    assert step.decode_groups([]) == []
-    assert step.decode_groups([10**6] * 2) == [(0, 1), (1, 1)]  # one sequence is never cut
+    assert host_step.decode_groups([1024] * 64) == [(0, 64)]
+    assert host_step.decode_groups([1024] * 65) == [(0, 64), (64, 1)]
+    assert host_step.decode_groups([]) == []
+    assert host_step.decode_groups([10**6] * 2) == [(0, 1), (1, 1)]  # one sequence is never cut
 
 
 def test_all_sequences_at_once_say_what_groups_and_chunks_say():

@@ -16,8 +16,9 @@ def fake_cuda():
 
     A build of torch without CUDA runs almost everything on fake CUDA tensors. What it does not is
     whatever asks for the device's guard in C++ before it dispatches ("not linked with support for cuda
-    devices"): indexing with [], ~, int(). Those go to the operators that they stand for; pinning of host
-    memory, which no fake tensor knows, does nothing.
+    devices"): indexing with [], copy_, addmm into a tensor, ~, int(). Those go to the operators that they
+    stand for; pinning of host memory does nothing and `is_set_to` is answered here, since no fake tensor knows
+    either.
     """
     with FakeTensorMode(), _WithoutGuards():
         yield
@@ -30,6 +31,12 @@ class _WithoutGuards(TorchFunctionMode):
         if func is torch.Tensor.__setitem__:
             tensor, index, value = args
             return torch.ops.aten.copy_.default(_view(tensor, index), value)
+        if func is torch.addmm and kwargs and kwargs.get("out") is not None:
+            return torch.ops.aten.copy_.default(kwargs["out"], torch.addmm(*args))
+        if func is torch.Tensor.copy_:
+            return torch.ops.aten.copy_.default(*args, **(kwargs or {}))
+        if func is torch.Tensor.is_set_to:
+            return same_memory(*args)
         if func is torch.Tensor.__invert__:
             return torch.bitwise_not(*args)
         if func is torch.Tensor.pin_memory:
@@ -37,6 +44,15 @@ class _WithoutGuards(TorchFunctionMode):
         if func in _READ_BACK:
             return args[0].item()  # raises: a fake tensor has no value
         return func(*args, **(kwargs or {}))
+
+
+def same_memory(one, other):
+    """`is_set_to` for tensors without memory."""
+    (where, *layout), (other_where, *other_layout) = (
+        (tensor.untyped_storage()._cdata, tensor.storage_offset(), tensor.shape, tensor.stride())
+        for tensor in (one, other)
+    )
+    return where == other_where and layout == other_layout
 
 
 def _view(tensor, index):

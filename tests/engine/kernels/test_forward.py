@@ -1,4 +1,4 @@
-"""The whole pass on the Triton backend against the torch backend in float64, same weights and KV."""
+"""The whole pass on the Triton kernels against the torch backend in float64, same weights and KV."""
 
 from dataclasses import fields, replace
 from itertools import pairwise
@@ -6,9 +6,11 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
+from support import fake_attention
 from support.kernel_device import DEVICE, INTERPRETED
 
-from chunkfit.engine import Engine, ModelConfig, SequenceWork
+from chunkfit.engine import Engine, ModelConfig, SequenceWork, attention
+from chunkfit.engine.attention import flash_attn_paged, flashinfer_paged
 from chunkfit.engine.kv_cache import pages_for
 from chunkfit.engine.rope_frequencies import Llama3RopeScaling
 
@@ -35,8 +37,8 @@ TOLERANCE = 1e-4 if INTERPRETED else 0.15
 QWEN = replace(SHAPE, qkv_bias=True, qk_norm=True, rope_scaling=Llama3RopeScaling(8.0, 1.0, 4.0, 256))
 
 
-def pair(shape):
-    tested = Engine(shape, device=DEVICE, dtype=DTYPE, kv_tokens=4096, attention="triton")
+def pair(shape, attention_name="triton"):
+    tested = Engine(shape, device=DEVICE, dtype=DTYPE, kv_tokens=4096, attention=attention_name)
     exact = Engine(shape, device="cpu", dtype=torch.float64, kv_tokens=4096, attention="torch")
     for name in ("embedding", "final_norm", "lm_head"):
         getattr(exact.weights, name).copy_(getattr(tested.weights, name))
@@ -74,6 +76,8 @@ def works(starts, counts, seed=0):
         ([15, 300], []),
         ([], [(0, 40)]),
         ([900], [(16, 16)]),
+        # A prefix long enough for split keys, and a chunk that is not split beside it.
+        ([], [(1100, 16), (5, 16)]),
     ],
 )
 def test_logits_and_kv(engines, decodes, chunks):
@@ -90,6 +94,25 @@ def test_biases_head_norms_and_scaled_rotation():
     engines = pair(QWEN)
     decode, chunk = works([90, 30], [1, 20])
     found, expected = (engine.logits([decode], [chunk]).double().cpu() for engine in engines)
+    torch.testing.assert_close(found, expected, rtol=0, atol=TOLERANCE)
+
+
+@pytest.mark.parametrize(
+    ("name", "library", "backend"),
+    [("flashinfer", "flashinfer", flashinfer_paged), ("flash_attn", "flash_attn_interface", flash_attn_paged)],
+)
+def test_attention_by_a_library(name, library, backend, monkeypatch):
+    """By the library itself where it is installed, else by a fake of its calls."""
+    if attention.absence(name) is not None:
+        fake_attention.install(monkeypatch, library)
+    if INTERPRETED:
+        monkeypatch.setattr(backend, "DTYPES", (DTYPE,))
+    shape = replace(QWEN, head_dim=64)
+    if (problem := backend.problem(shape, torch.device(DEVICE), DTYPE)) is not None:
+        pytest.skip(problem)
+    engines = pair(shape, name)
+    batch = works([20, 400, 0, 350, 31, 0, 21, 48], [1, 1, 1, 1, 1, 1, 30, 40])
+    found, expected = (engine.logits(batch[:5], batch[5:]).double().cpu() for engine in engines)
     torch.testing.assert_close(found, expected, rtol=0, atol=TOLERANCE)
 
 

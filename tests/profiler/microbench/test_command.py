@@ -58,6 +58,7 @@ def test_a_picture_without_a_ridge(measured, tmp_path):
     [
         (["--device", "synthetic"], 2, "no operators"),
         (["--device", "tpu"], 2, "expected auto"),
+        (["--device", "cpu", "--attention", "flash"], 2, "expected one of torch, triton"),
         (["--device", "cpu", "--minutes", 0], 2, "more than 0"),
         (["--device", "cpu", "--plot", "--out", "m.png"], 2, "ends in .json"),
         (["--device", "cpu", "--model", "gpt-9"], 2, "gpt-9"),

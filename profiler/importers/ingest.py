@@ -1,0 +1,109 @@
+"""A log to a profile: read by its format, cut into sessions, with what is known and what is not."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from ...tables.errors import LogFormatError, UsageError
+from ...tables.fingerprint import Fingerprint
+from ..meta import ImportedFrom, ProfileMeta, known_aggregation
+from ..profile import Profile
+from .mapping import where_text
+from .registry import log_format
+from .rows import columns_of, domain_of, session_metas
+from .samples import LeftOut, ReadOptions
+from .sessions import DEFAULT_SHARES, Shares, parse_split
+
+
+@dataclass(frozen=True, slots=True)
+class Ingested:
+    """left_out: a line for each reason. unread: columns that were not read, with some of their values."""
+
+    profile: Profile
+    left_out: list[str]
+    unread: dict[str, list[str]]
+
+
+def ingest(
+    name: str,
+    path: str | Path,
+    options: ReadOptions | None = None,
+    *,
+    split: str | None = None,
+    shares: Shares = DEFAULT_SHARES,
+    seed: int = 0,
+    aggregation: str | None = None,
+    stated: Fingerprint | None = None,
+) -> Ingested:
+    """The log at `path` in format `name` (a key of registry.FORMATS).
+
+    split: None for what fits the format. aggregation, stated: what the user knows and the file does not say.
+    Raises UsageError (unknown format, options that do not fit it, a statement against the file), LogFormatError
+    naming the place and column of what is not understood, or a file without a single iteration.
+    """
+    options = options or ReadOptions()
+    form = log_format(name, options)
+    source, left_out = str(path), LeftOut()
+    found = form.read(source, options, left_out)
+    if not found.samples:
+        reasons = "; ".join(left_out.lines()) or "it has no rows"
+        raise LogFormatError(f"{source}: not one iteration in it ({reasons}); expected rows of format {name}")
+    cut = parse_split(split or form.split)
+    columns = columns_of(found.samples, cut, shares, seed)
+    meta = ProfileMeta(
+        fingerprint=_merged(found.known, stated or Fingerprint(), source),
+        aggregation=_aggregation(found.aggregation, aggregation, source),
+        domain=domain_of(found.samples),
+        step_totals=(),
+        seed=seed,
+        plan_sha256="",
+        sessions=session_metas(columns),
+        clipped_fraction=0.0,
+        imported=ImportedFrom(
+            format=name.replace("_", "-"),
+            file=Path(path).name,
+            sha256=hashlib.sha256(Path(path).read_bytes()).hexdigest(),
+            split=cut,
+            shares_percent=shares,
+            stated=_stated(options, aggregation, stated or Fingerprint()),
+            left_out=left_out.counts(),
+            unequal_contexts=sum(sample.unequal for sample in found.samples),
+            several_chunks=sum(sample.several for sample in found.samples),
+        ),
+    )
+    unread = {column: list(values) for column, values in found.unread.items()}
+    return Ingested(Profile(meta, columns, source), left_out.lines(), unread)
+
+
+def _aggregation(known: str, stated: str | None, source: str) -> str:
+    """As `_merged`."""
+    if stated is None:
+        return known
+    try:
+        known_aggregation(stated)
+    except ValueError as error:
+        raise UsageError(f"--aggregation: {error}") from error
+    if known not in ("unknown", stated):
+        raise UsageError(f"--aggregation {stated}: {source} says {known}; leave the option out")
+    return stated
+
+
+def _merged(known: Fingerprint, stated: Fingerprint, source: str) -> Fingerprint:
+    """What the file says and, where it does not, what the user says. Raises UsageError for a contradiction."""
+    said = stated.model_dump(exclude_none=True)
+    for field, value in said.items():
+        if getattr(known, field) not in (None, value):
+            raise UsageError(
+                f"--{field.replace('_', '-')} {value!r}: {source} says {getattr(known, field)!r}; leave the option out"
+            )
+    return known.model_copy(update=said)
+
+
+def _stated(options: ReadOptions, aggregation: str | None, stated: Fingerprint) -> dict[str, str]:
+    said = {f"map {name}": text for name, text in options.mapping.items()}
+    said |= {"unit": options.unit} if options.unit else {}
+    said |= {"where": where_text(options.where)} if options.where else {}
+    said |= {"aggregation": aggregation} if aggregation else {}
+    return said | {field: str(value) for field, value in stated.model_dump(exclude_none=True).items()}

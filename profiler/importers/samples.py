@@ -1,0 +1,134 @@
+"""What every format is read into: samples, what is known about them, what was left out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+from ...tables.batch import Batch
+from ...tables.fingerprint import Fingerprint
+
+Split = Literal["time", "points"]
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One timed iteration (or the mean of some: `Imported.aggregation`) by the totals that a table reads.
+
+    longest_tokens: the largest context, or prefix with its chunk, of one request, as far as the log says.
+    unequal, several: decodes of unequal contexts, more than one chunk; what the totals do not show.
+    started_s: by the log's own clock; 0 where it has none.
+    """
+
+    n: int
+    k: int
+    c: int
+    u: int
+    latency_ms: float
+    longest_tokens: int
+    unequal: bool = False
+    several: bool = False
+    started_s: float = 0.0
+
+    @classmethod
+    def of_batch(cls, batch: Batch, latency_ms: float, started_s: float = 0.0) -> Sample:
+        """Of a batch that is known request by request."""
+        ends = [chunk.prefix_tokens + chunk.chunk_tokens for chunk in batch.chunks]
+        return cls(
+            *batch.point(),
+            latency_ms,
+            longest_tokens=max([batch.longest_context, *ends]),
+            unequal=len(set(batch.decode_contexts)) > 1,
+            several=len(batch.chunks) > 1,
+            started_s=started_s,
+        )
+
+    @classmethod
+    def of_totals(
+        cls,
+        n: int,
+        k: int,
+        c: int,
+        u: int,
+        latency_ms: float,
+        *,
+        unequal: bool = False,
+        chunks: int = 1,
+        started_s: float = 0.0,
+    ) -> Sample:
+        """Of totals; a context without decodes and a prefix without a chunk count as none."""
+        k, u = k if n else 0, u if c else 0
+        # Of several chunks the longest is not known; the mean is the least that it can be.
+        longest = max(k, -(-(u + c) // max(chunks, 1)))
+        return cls(n, k, c, u, latency_ms, longest, unequal and n > 1, chunks > 1, started_s)
+
+
+class LeftOut:
+    """Rows that are no timed iteration, counted by reason, with the place of the first."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, tuple[int, str]] = {}
+
+    def add(self, reason: str, place: str) -> None:
+        count, first = self._found.get(reason, (0, place))
+        self._found[reason] = (count + 1, first)
+
+    def counts(self) -> dict[str, int]:
+        return {reason: count for reason, (count, _) in self._found.items()}
+
+    def lines(self) -> list[str]:
+        """For people: `3 rows: nothing scheduled (first: line 17)`."""
+        return [f"{count:,} rows: {reason} (first: {first})" for reason, (count, first) in self._found.items()]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """What the user says beside the file.
+
+    mapping: n, k, c, u, latency, order -> column, number or product of them (see mapping.py).
+    unit: of latencies. where: column -> value; rows of other values are left out.
+    """
+
+    mapping: Mapping[str, str] = field(default_factory=dict)
+    unit: str | None = None
+    where: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """samples: in the order of time, or of the file. known: what the file itself says; the rest is None.
+
+    unread: columns that were not read, with some of the values they hold.
+    """
+
+    samples: Sequence[Sample]
+    aggregation: str
+    known: Fingerprint = field(default_factory=Fingerprint)
+    unread: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+
+class Reader(Protocol):
+    def __call__(self, path: str, options: ReadOptions, left_out: LeftOut) -> Imported:
+        """The samples of a file; rows that are no iteration go to `left_out`.
+
+        Raises UsageError when the file cannot be opened, LogFormatError naming the place and the column of
+        what it does not understand.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class LogFormat:
+    """summary: one line. split: how sessions are cut unless the user says.
+
+    must_say, may_say: what --map has to and may hold, since the file does not say it: columns where `columns`,
+    else whole numbers. `columns` also takes --unit. where: takes --where.
+    """
+
+    read: Reader
+    summary: str
+    split: Split
+    must_say: tuple[str, ...] = ()
+    may_say: tuple[str, ...] = ()
+    columns: bool = False
+    where: bool = False

@@ -1,0 +1,66 @@
+"""One log into fit, calibrate and test: by time, or by points.
+
+By time: the first rows fit, the next calibrate, the last test; the past answers for the future, and every row is
+a draw of its own. By points: all rows of one (n, k, c, u) go to one session, drawn at random within each scene,
+so that no session sees a batch that another was judged on.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...tables.errors import UsageError
+from ...tables.grid import Points, scene_of
+from ..plan import SESSIONS
+from .samples import Split
+
+Shares = tuple[int, int, int]
+DEFAULT_SHARES: Shares = (60, 20, 20)
+SPLITS: tuple[Split, ...] = get_args(Split)
+
+
+def parse_shares(text: str) -> Shares:
+    """`60,20,20` -> percent of fit, calibrate and test. Raises UsageError."""
+    parts = text.split(",")
+    if len(parts) != 3 or not all(re.fullmatch(r"[1-9][0-9]?", part.strip()) for part in parts):
+        raise UsageError(f"--shares {text!r}: expected three whole percentages, fit,calibrate,test, such as 60,20,20")
+    fit, calibrate, test = (int(part) for part in parts)
+    if fit + calibrate + test != 100:
+        raise UsageError(f"--shares {text!r}: the sum is {fit + calibrate + test}; expected 100")
+    return fit, calibrate, test
+
+
+def parse_split(text: str) -> Split:
+    """Raises UsageError."""
+    for split in SPLITS:
+        if text == split:
+            return split
+    raise UsageError(f"--split {text!r}: expected one of {', '.join(SPLITS)}")
+
+
+def by_time(rows: int, shares: Shares) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """(session, point id) of rows in the order of time; sessions as indices of SESSIONS."""
+    return _cut(rows, shares), np.arange(rows)
+
+
+def by_points(points: Points, shares: Shares, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """(session, point id) of each row of `points` (rows, 4)."""
+    unique, ids = np.unique(points, axis=0, return_inverse=True)
+    session_of = np.empty(len(unique), dtype=np.int64)
+    scenes = scene_of(unique)
+    rng = np.random.default_rng(seed)
+    for scene in np.unique(scenes):
+        here = rng.permutation(np.flatnonzero(scenes == scene))
+        session_of[here] = _cut(len(here), shares)
+    return session_of[ids], ids.astype(np.int64)
+
+
+def _cut(count: int, shares: Shares) -> NDArray[np.int64]:
+    """`count` places in order, the shares one after the other; of few places the earlier sessions get theirs."""
+    ends = -(-np.cumsum(shares) * count // 100)
+    session: NDArray[np.int64] = np.searchsorted(ends[: len(SESSIONS) - 1], np.arange(count), side="right")
+    return session
