@@ -75,25 +75,6 @@ def evidence_lines(table: TableV1) -> list[tuple[str, str]]:
     return lines
 
 
-def by_traffic(profile: Profile, table: TableV1) -> WeightedCoverage | None:
-    """The traffic-weighted coverage of the test session, where the profile was planned by traffic."""
-    from ..fitters.weighted import traffic_coverage
-    from ..tables.arrays import from_document
-
-    return traffic_coverage(profile, from_document(table, "table"))
-
-
-def traffic_lines(found: WeightedCoverage | None) -> list[tuple[str, str]]:
-    """Label and value of `by_traffic`, if there is anything."""
-    if found is None:
-        return []
-    text = (
-        f"{percent(found.coverage)} of the test session weighted by the traffic's cells, which holds "
-        f"{percent(found.seen)} of the traffic and says as much as {found.rows:.0f} rows; not certified"
-    )
-    return [("by traffic", text)]
-
-
 def fitter_lines(table: TableV1) -> list[tuple[str, str]]:
     """Which fitter won and why, each candidate's held-out losses or why it has none, and the steps found."""
     selection = table.fitter.options.get("selection")
@@ -118,6 +99,25 @@ def fitter_lines(table: TableV1) -> list[tuple[str, str]]:
             )
         )
     return lines
+
+
+def by_traffic(profile: Profile, table: TableV1) -> WeightedCoverage | None:
+    """The traffic-weighted coverage of the test session, where the profile was planned by traffic."""
+    from ..fitters.weighted import traffic_coverage
+    from ..tables.arrays import from_document
+
+    return traffic_coverage(profile, from_document(table, "table"))
+
+
+def traffic_lines(found: WeightedCoverage | None) -> list[tuple[str, str]]:
+    """Label and value of `by_traffic`, if there is anything."""
+    if found is None:
+        return []
+    text = (
+        f"{percent(found.coverage)} of the test session weighted by the traffic's cells, which holds "
+        f"{percent(found.seen)} of the traffic and says as much as {found.rows:.0f} rows; not certified"
+    )
+    return [("by traffic", text)]
 
 
 def _counts(count: CountsV1) -> str:

@@ -13,7 +13,7 @@ from ..tables.domain import Domain
 from ..tables.fixed_point import to_ms
 from ..tables.grid import Points, scene_of
 from .knots import axes_for, ladder_for
-from .registry import estimators
+from .registry import ESTIMATORS
 from .rows import Rows
 from .surfaces import scene_surfaces
 
@@ -38,7 +38,7 @@ class TablePredictor:
         rows = Rows(points, latency_ms, np.arange(len(points)), np.zeros(len(points), dtype=np.bool_))
         axes = axes_for(self.domain, points)
         ladders = {scene: ladder_for(self.domain, scene, self.step_totals) for scene in SCENES}
-        models = estimators(self.fitter)[self.fitter](rows, ladders)
+        models = ESTIMATORS[self.fitter](rows, ladders)
         expected = np.empty(len(queries))
         names = scene_of(queries)
         for scene, ladder in ladders.items():

@@ -12,6 +12,7 @@ import pytest
 from chunkfit import CostTable
 from chunkfit.fitters.fit import fit
 from chunkfit.fitters.predictor import TablePredictor
+from chunkfit.fitters.registry import ESTIMATORS
 from chunkfit.profiler.columns import PAIRED
 from chunkfit.profiler.devices import truth
 from chunkfit.profiler.domains import SYNTHETIC_DOMAIN
@@ -153,6 +154,28 @@ def test_a_hundred_seeds():
         scores.append(score(fit(profile), profile, seed))
     print("\n".join(f"seed {i}: {s}" for i, s in enumerate(scores)))
     check_all(scores, covered=93)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in ESTIMATORS if name != "roofline"])
+def test_the_promise_holds_whatever_the_fitter(name):
+    """A poor estimator pays with a wide bound, never with coverage."""
+    scores = []
+    for seed in range(3):
+        profile = synthetic_profile(seed)
+        scores.append(score(fit(profile, fitter=name), profile, seed))
+    print("\n".join(f"{name}, seed {i}: {s}" for i, s in enumerate(scores)))
+    assert min(s.coverage for s in scores) >= 0.988
+    assert np.median([s.coverage for s in scores]) >= 0.99
+
+
+@pytest.mark.slow
+def test_auto_meets_what_is_asked_of_the_best():
+    scores = []
+    for seed in range(3):
+        profile = synthetic_profile(seed)
+        scores.append(score(fit(profile, fitter="auto"), profile, seed))
+    check_all(scores, covered=3)
 
 
 @pytest.mark.slow
