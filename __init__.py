@@ -19,6 +19,7 @@ from .tables.lazy import lazy_names
 
 if TYPE_CHECKING:
     from .fitters.fit import fit as fit
+    from .fitters.online import OnlineCalibrator as OnlineCalibrator
     from .profiler.profile import Profile as Profile
     from .profiler.sweep import profile as profile
     from .tables import Batch as Batch
@@ -37,6 +38,7 @@ __all__ = [
     "CostTable",
     "Domain",
     "Fingerprint",
+    "OnlineCalibrator",
     "OutOfDomainError",
     "Profile",
     "Scene",
@@ -56,7 +58,12 @@ def load(path: str | PathLike[str]) -> CostTable:
 __getattr__ = lazy_names(
     __name__,
     {name: ".tables" for name in HOMES if name in __all__}
-    | {"Profile": ".profiler.profile", "fit": ".fitters.fit", "profile": ".profiler.sweep"},
+    | {
+        "OnlineCalibrator": ".fitters.online",
+        "Profile": ".profiler.profile",
+        "fit": ".fitters.fit",
+        "profile": ".profiler.sweep",
+    },
 )
 
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..tables.schema_v1 import CountsV1, TableV1
 from .guard import escape
 from .render import percent
+
+if TYPE_CHECKING:
+    from ..fitters.weighted import WeightedCoverage
+    from ..profiler.profile import Profile
 
 
 def summary_of(table: TableV1) -> dict[str, Any]:
@@ -93,6 +97,25 @@ def fitter_lines(table: TableV1) -> list[tuple[str, str]]:
             )
         )
     return lines
+
+
+def by_traffic(profile: Profile, table: TableV1) -> WeightedCoverage | None:
+    """The traffic-weighted coverage of the test session, where the profile was planned by traffic."""
+    from ..fitters.weighted import traffic_coverage
+    from ..tables.arrays import from_document
+
+    return traffic_coverage(profile, from_document(table, "table"))
+
+
+def traffic_lines(found: WeightedCoverage | None) -> list[tuple[str, str]]:
+    """Label and value of `by_traffic`, if there is anything."""
+    if found is None:
+        return []
+    text = (
+        f"{percent(found.coverage)} of the test session weighted by the traffic's cells, which holds "
+        f"{percent(found.seen)} of the traffic and says as much as {found.rows:.0f} rows; not certified"
+    )
+    return [("by traffic", text)]
 
 
 def _counts(count: CountsV1) -> str:

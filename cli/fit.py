@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -29,7 +30,7 @@ def fit(
     from ..fitters.fit import fit as fit_table
     from ..profiler.microbench.results import load
     from ..profiler.profile import Profile, concat, file_sha256
-    from .evidence import evidence_lines, fitter_lines, summary_of
+    from .evidence import by_traffic, evidence_lines, fitter_lines, summary_of, traffic_lines
     from .render import grid
 
     # A table of several files names none of them: it is checked against the file they were joined into.
@@ -40,9 +41,7 @@ def fit(
         rows, fitter=fitter, coverage=coverage, confidence=confidence, profile_sha256=sha, operators=operators
     )
     table.save(out)
-    emit(
-        summary_of(table.document),
-        as_json,
-        grid(fitter_lines(table.document) + evidence_lines(table.document)),
-        f"written: {out}",
-    )
+    weighted = by_traffic(rows, table.document)
+    lines = [*fitter_lines(table.document), *evidence_lines(table.document), *traffic_lines(weighted)]
+    summary = summary_of(table.document) | {"by_traffic": asdict(weighted) if weighted else None}
+    emit(summary, as_json, grid(lines), f"written: {out}")

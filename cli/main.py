@@ -7,6 +7,7 @@ from collections.abc import Callable
 import typer
 
 from .chunk import chunk
+from .compare import compare
 from .doctor import doctor
 from .export import export
 from .fit import fit
@@ -27,6 +28,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "ingest": ingest,
     "fit": fit,
     "validate": validate,
+    "compare": compare,
     "show": show,
     "chunk": chunk,
     "size": size,

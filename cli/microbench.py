@@ -161,6 +161,7 @@ def _whole_table(result: MicrobenchV1) -> Table:
         "u",
         "whole ms",
         "fastest",
+        "no graphs",
         "operators cold",
         "operators warm",
         "rest = whole - cold",
@@ -169,8 +170,15 @@ def _whole_table(result: MicrobenchV1) -> Table:
     for whole in result.whole:
         sizes = (whole.decodes, whole.context_tokens, whole.chunk_tokens, whole.prefix_tokens)
         rest = f"{whole.rest_ms:+.4g} ({100 * whole.rest_ms / whole.p50_ms:+.0f}%)"
-        times = (f"{x:.4g}" for x in (whole.p50_ms, whole.fastest_ms, whole.operators_cold_ms, whole.operators_warm_ms))
-        table.add_row(*(f"{size:,}" for size in sizes), *times, rest)
+        times = (
+            whole.p50_ms,
+            whole.fastest_ms,
+            whole.eager_p50_ms,
+            whole.operators_cold_ms,
+            whole.operators_warm_ms,
+        )
+        shown = ("" if ms is None else f"{ms:.4g}" for ms in times)
+        table.add_row(*(f"{size:,}" for size in sizes), *shown, rest)
     if any(whole.fits_cache for whole in result.whole):
         table.caption = "weights and KV fit the cache: the iterations run warm, so the warm sum is the nearer one"
     return table

@@ -26,6 +26,19 @@ Attention = Annotated[
 ]
 Minutes = Annotated[float | None, typer.Option(help="Time budget of the sweep, process starts included.")]
 Points = Annotated[int, typer.Option(help="Points of each session; 299 calibration points certify 99%.")]
+Tolerance = Annotated[
+    str,
+    typer.Option(
+        help="Fit points are added where held-out error is largest, until no cell of the domain has more than this "
+        "or time or points are spent."
+    ),
+]
+Traffic = Annotated[
+    Path | None,
+    typer.Option(
+        help="CSV with columns n,k,c,u,weight: where fit points matter, and the scenes' shares of calibrate and test."
+    ),
+]
 Seed = Annotated[int, typer.Option(help="Decides the plan.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Go on with an interrupted sweep.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a finished result.")]
@@ -38,6 +51,8 @@ def profile(
     attention: Attention = None,
     minutes: Minutes = 2.0,
     points: Points = 1000,
+    tolerance: Tolerance = "1%",
+    traffic: Traffic = None,
     seed: Seed = 0,
     resume: Resume = False,
     overwrite: Overwrite = False,
@@ -48,9 +63,10 @@ def profile(
     Example: chunkfit profile profile.parquet --minutes 2
     """
     from .render import grid
-    from .sweeping import measured_lines, sweep, sweep_request
+    from .sweeping import SweepOptions, measured_lines, sweep, sweep_request
 
-    request = sweep_request(out, device, model, attention, seed, minutes, points, resume=resume, overwrite=overwrite)
+    options = SweepOptions(device, model, attention, seed, minutes, points, tolerance, traffic)
+    request = sweep_request(out, options, resume=resume, overwrite=overwrite)
     measured = sweep(request, resume)
     data = {"profile": str(out)} | measured.meta.model_dump(mode="json")
     emit(data, as_json, grid(measured_lines(measured)), f"written: {out}")

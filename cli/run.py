@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from .output import JsonFlag, emit
-from .profile import Attention, Device, Minutes, Model, Overwrite, Points, Resume, Seed
+from .profile import Attention, Device, Minutes, Model, Overwrite, Points, Resume, Seed, Tolerance, Traffic
 
 
 def run(
@@ -18,6 +18,8 @@ def run(
     attention: Attention = None,
     minutes: Minutes = 2.0,
     points: Points = 1000,
+    tolerance: Tolerance = "1%",
+    traffic: Traffic = None,
     coverage: Annotated[float, typer.Option(help="Share of iterations the bound must cover.")] = 0.99,
     seed: Seed = 0,
     resume: Resume = False,
@@ -31,6 +33,7 @@ def run(
     Example: chunkfit run --minutes 2 --out chunkfit-run
     """
     import json
+    from dataclasses import asdict
 
     from ..fitters.fit import fit
     from ..fitters.validate import validate_with_profile
@@ -39,21 +42,20 @@ def run(
     from ..tables.csv_export import write_csv
     from ..tables.errors import CertificationError
     from ..tables.writing import write_atomically
-    from .evidence import evidence_lines, fitter_lines, summary_of
+    from .evidence import by_traffic, evidence_lines, fitter_lines, summary_of, traffic_lines
     from .heat_map import heat_map
     from .output import progress_console, result_console
     from .render import grid
     from .sample_question import sample_question
-    from .sweeping import sweep, sweep_request
+    from .sweeping import SweepOptions, sweep, sweep_request
 
     console = progress_console()
     where = out / "profile.parquet"
     if resume and where.exists() and not journal_of(where).exists():
         profile = Profile.load(where)  # the sweep was over; what came after it was interrupted
     else:
-        request = sweep_request(
-            where, device, model, attention, seed, minutes, points, resume=resume, overwrite=overwrite
-        )
+        options = SweepOptions(device, model, attention, seed, minutes, points, tolerance, traffic)
+        request = sweep_request(where, options, resume=resume, overwrite=overwrite)
         profile = sweep(request, resume)
     console.print("fitting and certifying ...")
     table = fit(profile, fitter="auto", coverage=coverage, profile_sha256=file_sha256(where))
@@ -65,17 +67,13 @@ def run(
     files = {name: str(path) for name, path in paths.items()}
     sessions = {name: meta.model_dump(mode="json") for name, meta in profile.meta.sessions.items()}
     summary = {"files": files, "sessions": sessions} | summary_of(table.document)
+    weighted = by_traffic(profile, table.document)
+    summary |= {"by_traffic": asdict(weighted) if weighted else None}
     summary |= {"valid": not findings, "question": question.data}
     write_atomically(paths["summary"], (json.dumps(summary, indent=1, allow_nan=False) + "\n").encode())
     if findings:
         raise CertificationError("; ".join(map(str, findings)))
     picture, _ = heat_map(table, question.context_tokens, 0, question.budget_ms, result_console().width)
     written = "written: " + ", ".join(files.values())
-    emit(
-        summary,
-        as_json,
-        grid(fitter_lines(table.document) + evidence_lines(table.document)),
-        picture,
-        question.text,
-        written,
-    )
+    lines = [*fitter_lines(table.document), *evidence_lines(table.document), *traffic_lines(weighted)]
+    emit(summary, as_json, grid(lines), picture, question.text, written)

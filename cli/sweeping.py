@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,8 +11,10 @@ from ..profiler.plan import SESSIONS, draw_plan
 from ..profiler.request import ProfileRequest, SweepEvent, journal_of
 from ..profiler.sweep import journalled_plan
 from ..profiler.sweep import profile as measure
+from ..profiler.traffic import read_traffic
 from .guard import escape
 from .output import progress_console
+from .units import percentage
 
 if TYPE_CHECKING:
     from ..profiler.profile import Profile
@@ -19,46 +22,53 @@ if TYPE_CHECKING:
 DEFAULT_MODELS = {"cuda": "llama-3.2-1b"}  # elsewhere the tiny model: a CPU needs minutes for a real one
 
 
-def sweep_request(
-    out: Path,
-    device: str,
-    model: str | None,
-    attention: str | None,
-    seed: int,
-    minutes: float | None,
-    points: int,
-    *,
-    resume: bool,
-    overwrite: bool,
-) -> ProfileRequest:
+@dataclass(frozen=True, slots=True)
+class SweepOptions:
+    """What the command line asks of a sweep."""
+
+    device: str
+    model: str | None
+    attention: str | None
+    seed: int
+    minutes: float | None
+    points: int
+    tolerance: str
+    traffic: Path | None
+
+
+def sweep_request(out: Path, options: SweepOptions, *, resume: bool, overwrite: bool) -> ProfileRequest:
     """The default plan of a device and model; a resumed sweep keeps the plan of its journal."""
     from ..profiler.devices import resolve_device
     from ..tables.errors import UsageError
 
-    if minutes is not None and minutes <= 0:
-        raise UsageError(f"--minutes {minutes:g}: expected more than 0")
-    device = resolve_device(device)
-    model = model or DEFAULT_MODELS.get(device, "tiny")
+    if options.minutes is not None and options.minutes <= 0:
+        raise UsageError(f"--minutes {options.minutes:g}: expected more than 0")
+    tolerance = percentage(options.tolerance, "--tolerance")
+    device = resolve_device(options.device)
+    model = options.model or DEFAULT_MODELS.get(device, "tiny")
     plan = journalled_plan(out) if resume else None
     if plan is None:
         warmups, warmup_ms = default_warmup(device)
+        domain = default_domain(device, model)
         plan = draw_plan(
-            default_domain(device, model),
+            domain,
             default_step_totals(device),
-            seed,
-            fit_points=points,
-            calibrate_points=points,
-            test_points=points,
+            options.seed,
+            fit_points=options.points,
+            calibrate_points=options.points,
+            test_points=options.points,
             warmups=warmups,
             warmup_ms=warmup_ms,
+            tolerance=tolerance,
+            traffic=None if options.traffic is None else read_traffic(options.traffic, domain),
         )
     return ProfileRequest(
         device=device,
         model=model,
         plan=plan,
-        attention=attention,
+        attention=options.attention,
         out=out,
-        budget_s=None if minutes is None else 60 * minutes,
+        budget_s=None if options.minutes is None else 60 * options.minutes,
         overwrite=overwrite,
     )
 
@@ -67,12 +77,16 @@ def sweep(request: ProfileRequest, resume: bool) -> Profile:
     """Run the sweep with progress on stderr; on Ctrl-C say how to go on."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+    from ..fitters.predictor import TablePredictor
+
     console = progress_console()
     plan = request.plan
     console.print(f"measuring {escape(request.device)} with model {escape(request.model)}", highlight=False)
     note = capacity_note(plan.domain, plan.clipped_fraction)
     if note:
         console.print(f"[dim]{escape(note)}[/]", highlight=False)
+    if plan.traffic is not None:
+        console.print(f"[dim]{escape(plan.traffic.title())}[/]", highlight=False)
     columns = (
         TextColumn("{task.description:>10}"),
         BarColumn(),
@@ -82,7 +96,7 @@ def sweep(request: ProfileRequest, resume: bool) -> Profile:
     )
     with Progress(*columns, console=console) as progress:
         tasks = {
-            session: progress.add_task(session, total=len(plan.points(session)), left="", start=False)
+            session: progress.add_task(session, total=plan.planned(session), left="", start=False)
             for session in SESSIONS
         }
 
@@ -96,8 +110,10 @@ def sweep(request: ProfileRequest, resume: bool) -> Profile:
             elif event.kind == "progress":
                 left = "" if event.seconds_left is None else f"{event.seconds_left:.0f}s left"
                 progress.update(task, completed=event.done, total=event.total, left=left)
+            elif event.kind == "round":
+                console.print(f"[dim]{escape(event.message)}[/]", highlight=False)
             elif event.kind == "end":
-                progress.update(task, completed=event.done, left="")
+                progress.update(task, completed=event.done, total=event.total, left="")
                 progress.stop_task(task)
                 if event.message:
                     console.print(f"{event.session}: {escape(event.message)}", highlight=False)
@@ -105,7 +121,8 @@ def sweep(request: ProfileRequest, resume: bool) -> Profile:
                 console.print(f"[yellow]{event.session}: skipped: {escape(event.message)}[/]", highlight=False)
 
         try:
-            profile = measure(request, resume=resume, on_event=show)
+            predictor = TablePredictor(plan.domain, plan.step_totals)
+            profile = measure(request, resume=resume, on_event=show, predictor=predictor)
         except KeyboardInterrupt:
             progress.stop()
             console.print(
@@ -131,6 +148,16 @@ def measured_lines(profile: Profile) -> list[tuple[str, str]]:
                 session,
                 f"{meta.points:,} of {meta.planned:,} points, {meta.rows:,} iterations, {meta.seconds:.0f} s{skipped}; "
                 f"{escape(meta.sentinel.title())}",
+            )
+        )
+    if profile.meta.rounds:
+        last = profile.meta.rounds[-1]
+        why = {"tolerance": "every cell is under the tolerance", "points": "all points are spent"}
+        lines.append(
+            (
+                "fit points",
+                f"{sum(one.chosen for one in profile.meta.rounds):,} chosen in rounds; worst cell at the last one "
+                f"{last.worst_error:.1%} ({escape(last.worst)}); stopped: {why.get(last.stopped or '', 'time was up')}",
             )
         )
     return lines

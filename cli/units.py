@@ -1,4 +1,4 @@
-"""Durations of the command line carry their unit: 25ms, 1.5s, 2m."""
+"""Durations and shares of the command line carry their unit: 25ms, 1.5s, 2m, 5%."""
 
 from __future__ import annotations
 
@@ -19,3 +19,11 @@ def milliseconds(text: str, option: str) -> float:
             f"{option} {text!r}: expected a number with its unit ({', '.join(MS_PER)}), such as 25ms or 2m"
         )
     return value
+
+
+def percentage(text: str, option: str) -> float:
+    """`5%` -> 0.05. Raises UsageError naming the option: a bare number may be either."""
+    match = re.fullmatch(r"\s*([0-9]*\.?[0-9]+)\s*%\s*", text)
+    if not match or float(match[1]) > 100:
+        raise UsageError(f"{option} {text!r}: expected a percentage from 0% to 100%, such as 5%")
+    return float(match[1]) / 100

@@ -81,6 +81,15 @@ class Engine:
                 self._captured = CapturedPasses(self._decoder, pages, longest, capture)
             self.capture_sizes = CAPTURE_SIZES
 
+    @contextmanager
+    def eager(self) -> Iterator[None]:
+        """Inside, nothing captured is used: what graphs save shows on the same weights and pages."""
+        captured, self._captured = self._captured, None
+        try:
+            yield
+        finally:
+            self._captured = captured
+
     def iterate(self, decodes: Sequence[SequenceWork], chunks: Sequence[SequenceWork]) -> list[int]:
         """One iteration: computes all new tokens, writes their KV and samples the next token of every
         sequence (greedily), decodes first, then chunks.

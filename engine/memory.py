@@ -61,12 +61,11 @@ def graph_bytes(config: ModelConfig, dtype_bytes: int) -> int:
     """The most that captured graphs keep beside their nodes, from above.
 
     Of the largest size: what the pieces hand over, the one memory pool, and what stays cached of the runs before each
-    capture; each is less than a pass holds. Of every size its rotation, which all of its pieces read.
+    capture; each is less than a pass holds. Smaller sizes use the same memory: replays take turns.
     """
     passes = 3 * CAPTURE_SIZES[-1] * _token_bytes(config, dtype_bytes)
     logits = 3 * DECODE_SIZES[-1] * _sequence_bytes(config, dtype_bytes)
-    rotations = sum(CAPTURE_SIZES) * 2 * 4 * config.head_dim
-    return passes + logits + rotations
+    return passes + logits
 
 
 def _token_bytes(config: ModelConfig, dtype_bytes: int) -> int:

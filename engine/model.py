@@ -114,9 +114,18 @@ class Decoder:
             hidden.shape[0], -1, config.head_dim
         )
         rotated = config.heads + config.kv_heads
-        queries_keys = norm_heads(heads[:, :rotated], layer, config)
         keys, values = self.cache.layer(index)
-        return self.backend.rotate_and_write(queries_keys, heads[:, rotated:], keys, values, plan), hidden
+        queries = self.backend.rotate_and_write(
+            heads[:, :rotated],
+            heads[:, rotated:],
+            layer.query_norm,
+            layer.key_norm,
+            config.rms_norm_eps,
+            keys,
+            values,
+            plan,
+        )
+        return queries, hidden
 
     def attend(self, index: int, queries: torch.Tensor, plan: Any, out: torch.Tensor) -> None:
         """Attention of layer `index` from queries into out, both (tokens, heads, head_dim)."""
@@ -167,12 +176,3 @@ def _project(
     if bias is None:
         return torch.mm(rows, weight.t(), out=out)
     return torch.addmm(bias, rows, weight.t(), out=out)
-
-
-def norm_heads(queries_keys: torch.Tensor, layer: LayerWeights, config: ModelConfig) -> torch.Tensor:
-    """queries_keys (tokens, heads + kv_heads, head_dim), each head normed by itself where the model does that."""
-    if layer.query_norm is None or layer.key_norm is None:
-        return queries_keys
-    queries, keys = torch.split(queries_keys, [config.heads, config.kv_heads], dim=1)
-    size, eps = (config.head_dim,), config.rms_norm_eps
-    return torch.cat((F.rms_norm(queries, size, layer.query_norm, eps), F.rms_norm(keys, size, layer.key_norm, eps)), 1)

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..tables.batch import Scene
+from ..tables.errors import FitError
 from ..tables.grid import Ladder, Points
 from .estimator import Millis, SceneModel
 from .robust import huber_weights
@@ -79,8 +80,11 @@ def boosted(rows: Rows, ladders: Mapping[Scene, Ladder]) -> dict[Scene, SceneMod
 def boost(
     x: NDArray[np.float64], y: NDArray[np.float64], weight: NDArray[np.float64], parameters: dict[str, Any], trees: int
 ) -> Any:
-    """A trained LightGBM Booster."""
+    """A trained LightGBM Booster. Raises FitError with what LightGBM says."""
     import lightgbm
 
     data = lightgbm.Dataset(x, y, weight=weight, params={"verbosity": -1}, free_raw_data=True)
-    return lightgbm.train(parameters, data, num_boost_round=trees)
+    try:
+        return lightgbm.train(parameters, data, num_boost_round=trees)
+    except lightgbm.basic.LightGBMError as error:
+        raise FitError(f"LightGBM on {len(y)} points: {error}; use another --fitter or profile more points") from error

@@ -17,11 +17,12 @@ from ..tables.grid import Axes, Ladder, Surface
 from .estimator import Estimator, SceneModel
 from .knots import axes_for, ladder_for
 from .registry import estimators
-from .rows import Rows, point_medians
+from .rows import Rows, at_most, point_medians
 from .select import Selection, select
 from .steps import FoundStep, find_steps
 from .surfaces import SceneSurfaces, scene_surfaces
 
+MOST_POINTS = 20_000  # that an estimator is fitted to, drawn at random; the node residuals are read from all
 TICK_ALLOWANCE = 8  # folds round E up by at most 4 ticks before the multiplier: the bound is raised by more
 
 
@@ -84,7 +85,7 @@ def build(
     found = find_steps(rows, _ladders(rows, domain, known_steps), known_steps)
     steps = tuple(sorted({*known_steps, *(step.total for step in found)}))
     competing = estimators(fitter, operators)
-    selection = select(competing, rows, _ladders(rows, domain, steps))
+    selection = select(competing, at_most(rows, MOST_POINTS), _ladders(rows, domain, steps))
     winner = selection.winner
     return build_chosen(rows, domain, steps, competing[winner.name], winner.scale), selection, found
 
@@ -92,7 +93,7 @@ def build(
 def build_chosen(rows: Rows, domain: Domain, steps: tuple[int, ...], estimator: Estimator, scale: str) -> Built:
     """The table of a known estimator, steps and shape of the noise, as a document names them. Raises FitError."""
     axes, ladders = axes_for(domain, rows.points), _ladders(rows, domain, steps)
-    models = estimator(rows, ladders)
+    models = estimator(at_most(rows, MOST_POINTS), ladders)
     medians = point_medians(rows)
     surfaces = {
         scene: scene_surfaces(axes, scene, ladders[scene], models[scene], medians.scene(scene), scale, steps)

@@ -15,7 +15,7 @@ from .metrics import block_bootstrap, counts, errors
 from .rows import Rows
 
 PLAN_LAW = (
-    "the plan's law: scenes in equal shares, n, k, c, u log-uniform over the domain, one row per point, "
+    "the plan's law: scenes in {shares}, n, k, c, u log-uniform over the domain, one row per point, "
     "boundary and step points included; equal contexts and at most one chunk"
 )
 LOG_LAWS = {
@@ -27,8 +27,13 @@ LOG_LAWS = {
 
 
 def law_of(meta: ProfileMeta) -> str:
-    """The measure of batches that a coverage of this profile refers to."""
-    return PLAN_LAW if meta.imported is None else LOG_LAWS[meta.imported.split]
+    """The measure of batches that a coverage of this profile refers to, in words."""
+    if meta.imported is not None:
+        return LOG_LAWS[meta.imported.split]
+    if meta.traffic is None:
+        return PLAN_LAW.format(shares="equal shares")
+    listed = ", ".join(f"{scene.value} {share:.3g}" for scene, share in meta.traffic.scenes.items())
+    return PLAN_LAW.format(shares=f"shares of the traffic ({listed})")
 
 
 def certificate(arrays: TableArrays, calibrate: Rows, coverage: float, confidence: float, law: str) -> CertificateV1:

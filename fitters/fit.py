@@ -23,7 +23,7 @@ from .build import build
 from .certify import certificate, law_of, tested
 from .factors import PairFactor, pair_factor
 from .gap import majorant_gap
-from .margin import Drift, NoiseMargin, centred, noise_margins, session_drift
+from .margin import Drift, NoiseMargin, centred, noise_margins, require_points, session_drift
 from .rows import Rows, held_out, rows_of
 from .select import Selection
 from .steps import FoundStep
@@ -58,6 +58,7 @@ def fit(
         require_same(profile.meta.fingerprint, operators.fingerprint, "profile and microbenchmarks")
     fit_rows = _usable(rows_of(profile, "fit"))
     calibrate, test = (held_out(profile, session, fit_rows.scenes()) for session in ("calibrate", "test"))
+    require_points(len(calibrate), coverage, confidence)
     drift = session_drift(rows_of(profile, "fit", role="anchor"), calibrate)
     fit_rows = centred(fit_rows, drift)
 

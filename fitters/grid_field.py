@@ -16,14 +16,15 @@ from scipy import sparse
 
 from ..tables.batch import Scene
 from ..tables.grid import POINT_COLUMN, SCENE_AXES, Axes, Points
+from .folds import MOST_VALUES
 from .node_residuals import base_weights
 from .normal_equations import Matrix, solved
 
 STRENGTHS = (0.1, 1.0, 10.0, 100.0)
 HELD_OUT = 3  # every third cell
 SHRINK = 0.01  # of the strength: pull towards 0
-MOST_VALUES = 64  # distinct values of an axis up to which it is a grid
 MOST_NODES = 100_000
+NODES_PER_POINT = 10  # of a grid that points of a scatter make by chance there are far more
 
 Floats = NDArray[np.float64]
 
@@ -42,7 +43,7 @@ class GridField:
 
 
 def grid_of(scene: Scene, points: Points) -> Axes | None:
-    """The distinct values of each axis, None where there are too many to be a grid."""
+    """The distinct values of each axis, None where they are too many, or the points too few, to be a grid."""
     knots: dict[str, tuple[int, ...]] = dict.fromkeys(POINT_COLUMN, (0,))
     for name in SCENE_AXES[scene]:
         values = tuple(np.unique(points[:, POINT_COLUMN[name]]).tolist())
@@ -50,7 +51,8 @@ def grid_of(scene: Scene, points: Points) -> Axes | None:
             return None
         knots[name] = values
     axes = Axes(**knots)
-    return axes if np.prod(axes.shape(scene)) <= MOST_NODES else None
+    nodes = int(np.prod(axes.shape(scene)))
+    return axes if nodes <= min(MOST_NODES, NODES_PER_POINT * len(points)) else None
 
 
 def fit_field(axes: Axes, scene: Scene, points: Points, residual: Floats, weight: Floats) -> GridField:

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import nnls
 
 from ..tables.batch import Scene
 from ..tables.grid import Ladder, Points
@@ -23,6 +22,7 @@ from .boosted import PARAMETERS, boost, inputs
 from .estimator import Millis, SceneModel
 from .folds import point_folds
 from .grid_field import GridField, fit_field, grid_of
+from .least_squares import non_negative
 from .robust import huber_weights
 from .rows import Rows, point_medians
 from .tails import lift
@@ -46,7 +46,6 @@ class HybridCurve:
 
     weights: Floats
     booster: Any  # None: no boosting
-    trees: int
     share: float
     field: GridField | None
     low: float
@@ -56,7 +55,7 @@ class HybridCurve:
         features = trend_features(points)
         residual = np.zeros(len(points))
         if self.booster is not None:
-            residual += self.share * np.asarray(self.booster.predict(inputs(points), num_iteration=self.trees))
+            residual += self.share * np.asarray(self.booster.predict(inputs(points)))
         if self.field is not None:
             residual += self.field.at(points)
         return np.asarray(features @ self.weights * np.exp(np.clip(residual, self.low, self.high)))
@@ -80,7 +79,7 @@ def hybrid(rows: Rows, ladders: Mapping[Scene, Ladder]) -> dict[Scene, SceneMode
             rest = residual - (share * np.asarray(booster.predict(inputs(here.points))) if booster else 0.0)
             field = fit_field(axes, scene, here.points, rest, huber_weights(rest))
         low, high = np.quantile(residual, CLIP).tolist()
-        curve = HybridCurve(weights, booster if share else None, trees, share, field, low, high)
+        curve = HybridCurve(weights, booster if share else None, share, field, low, high)
         shown = {"trend_terms": float((weights > 0).sum()), "trees": float(trees), "field": float(field is not None)}
         models[scene] = SceneModel(curve, lift(own, curve.total_ms(own.points)), shown)
     return models
@@ -96,9 +95,7 @@ def _trend(rows: Rows) -> Floats:
     found = np.zeros(relative.shape[1])
     for _ in range(1 + REWEIGHTS):
         root = np.sqrt(weight)
-        # The triangle of a QR factorisation has the same least squares and as many rows as columns.
-        triangle = np.linalg.qr(np.column_stack([relative * root[:, None], root]), mode="r")
-        found, _ = nnls(triangle[:, :-1], triangle[:, -1], maxiter=30 * relative.shape[1])
+        found = non_negative(relative * root[:, None], root)
         weight = huber_weights(1.0 - relative @ found)
     return np.asarray(found / scale)
 

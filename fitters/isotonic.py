@@ -1,7 +1,7 @@
 """`isotonic`: no formula at all. Medians on a grid, made non-decreasing, read linearly between.
 
-Each scene's points go to the nearest value of every axis: its measured values where they are few, log-spaced
-ones where they are many. Cells hold the median of the logarithm, weighted by its points, and are projected onto
+Each scene's points go to the nearest value of every axis: its measured values where they are a grid, log-spaced
+ones where they are a scatter. Cells hold the median of the logarithm, weighted by its points, and are projected onto
 the non-decreasing arrays (monotone_projection.py); cells without points only follow. What is left of the
 projection's tolerance the common closure removes. Past its outermost values it is constant.
 """
@@ -18,14 +18,14 @@ from ..tables.batch import Scene
 from ..tables.closure import close_expected
 from ..tables.grid import POINT_COLUMN, SCENE_AXES, Axes, Ladder, Points
 from .estimator import Millis, SceneModel
+from .grid_field import grid_of
 from .monotone_projection import monotone
 from .node_residuals import base_weights
 from .robust import huber_weights
 from .rows import Rows, point_medians
 from .tails import lift
 
-MOST_VALUES = 32  # distinct values of an axis up to which each is a knot
-KNOTS = 8  # of an axis with more
+KNOTS = 8  # of an axis of a scatter
 EMPTY = 1e-3  # weight of a cell without points, in points
 REWEIGHTS = 2  # a cell of one stalled iteration must not lift what lies above it
 
@@ -54,14 +54,9 @@ def isotonic(rows: Rows, ladders: Mapping[Scene, Ladder]) -> dict[Scene, SceneMo
 
 
 def _curve(medians: Rows, scene: Scene) -> GridCurve:
-    knots: dict[str, tuple[int, ...]] = dict.fromkeys(POINT_COLUMN, (0,))
-    cell = []
-    for name in SCENE_AXES[scene]:
-        values = medians.points[:, POINT_COLUMN[name]]
-        knots[name] = _knots(values)
-        cell.append(_nearest(np.asarray(knots[name]), values))
-    axes = Axes(**knots)
+    axes = grid_of(scene, medians.points) or _spaced(scene, medians.points)
     shape = axes.shape(scene)
+    cell = [_nearest(np.asarray(axes.knots(name)), medians.points[:, POINT_COLUMN[name]]) for name in SCENE_AXES[scene]]
     flat = np.ravel_multi_index(tuple(cell), shape)
     order = np.argsort(flat, kind="stable")
     filled, starts = np.unique(flat[order], return_index=True)
@@ -82,9 +77,15 @@ def _curve(medians: Rows, scene: Scene) -> GridCurve:
     return GridCurve(axes, scene, close_expected(np.exp(projected), np.ones(shape, dtype=np.bool_)).ravel())
 
 
+def _spaced(scene: Scene, points: Points) -> Axes:
+    """Log-spaced knots on every axis of a scatter."""
+    knots: dict[str, tuple[int, ...]] = dict.fromkeys(POINT_COLUMN, (0,))
+    return Axes(**(knots | {name: _knots(points[:, POINT_COLUMN[name]]) for name in SCENE_AXES[scene]}))
+
+
 def _knots(values: NDArray[np.int64]) -> tuple[int, ...]:
     distinct = np.unique(values)
-    if len(distinct) <= MOST_VALUES:
+    if len(distinct) <= KNOTS:
         return tuple(distinct.tolist())
     low, high = max(1, int(distinct[0])), int(distinct[-1])
     spaced = np.unique(np.rint(np.geomspace(low, high, KNOTS)).astype(np.int64)).tolist()

@@ -56,6 +56,21 @@ class NoiseMargin:
     allowed: int
 
 
+def require_points(points: int, coverage: float, confidence: float) -> None:
+    """Raises CertificationError, before anything is fitted, when `points` calibration points certify too little."""
+    if order_statistic(points, coverage, confidence) is None:
+        raise _too_few(points, coverage, confidence)
+
+
+def _too_few(points: int, coverage: float, confidence: float) -> CertificationError:
+    best = best_coverage(points, confidence)
+    return CertificationError(
+        f"refused: m = {points} calibration points, needs {points_needed(coverage, confidence)} to certify "
+        f"{coverage:g} at {confidence:g} confidence; these points can certify {best:g} (--coverage {best:g}), "
+        "or profile more calibration points"
+    )
+
+
 def noise_margins(
     scores: NDArray[np.float64], scenes: NDArray[np.str_], coverage: float, confidence: float
 ) -> list[NoiseMargin]:
@@ -78,12 +93,7 @@ def noise_margins(
         mine = np.sort(scores[np.isin(scenes, [s.value for s in group])])
         k = order_statistic(len(mine), coverage, each)
         if k is None:
-            raise CertificationError(
-                f"refused: m = {len(mine)} calibration points, needs {points_needed(coverage, confidence)} to certify "
-                f"{coverage:g} at {confidence:g} confidence; these points can certify "
-                f"{best_coverage(len(mine), confidence):g} (--coverage {best_coverage(len(mine), confidence):g}), "
-                "or profile more calibration points"
-            )
+            raise _too_few(len(mine), coverage, confidence)
         margins.append(NoiseMargin(group, float(mine[k - 1]), len(mine), len(mine) - k))
     return margins
 

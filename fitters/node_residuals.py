@@ -88,11 +88,13 @@ def corrected(
     node_ladder_ms: NDArray[np.float64],
     rows: Rows,
     step_totals: Sequence[int],
+    strength: float | None = None,
 ) -> Nodes:
     """Nodes that follow `rows` (one median per point), given the model's values at the nodes.
 
     ladder_ms: (knots,); base_ms: (nodes,), flat; node_ladder_ms: (nodes,), the ladder's share at each base
-    node, so that a base correction is relative to the whole time there.
+    node, so that a base correction is relative to the whole time there. strength: of the penalty, None lets
+    cross-validation choose.
     """
     to_base, to_ladder = base_weights(axes, scene, rows.points), ladder_weights(ladder, rows.points)
     model = to_ladder @ ladder_ms + to_base @ base_ms
@@ -104,7 +106,8 @@ def corrected(
     ).tocsr()
     residual = rows.latency_ms / model - 1
     smooth = smoothness(axes, scene, ladder, step_totals)
-    strength = _choose_strength(design, residual, smooth)
+    if strength is None:
+        strength = _choose_strength(design, residual, smooth)
     correction = _solve(design, residual, smooth, strength)
     knots = len(ladder_ms)
     raw_ladder = ladder_ms * (1 + correction[:knots])

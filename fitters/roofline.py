@@ -16,13 +16,13 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import nnls
 
 from ..profiler.microbench.results import MicrobenchV1, OperatorRowV1
 from ..tables.batch import Scene
 from ..tables.errors import FitError
 from ..tables.grid import Ladder, Points, batch_totals
 from .estimator import Estimator, Millis, SceneModel
+from .least_squares import non_negative
 from .monotone_projection import monotone
 from .robust import huber_weights
 from .rows import Rows
@@ -90,7 +90,7 @@ def roofline(results: MicrobenchV1) -> Estimator:
         weight = np.ones(len(rows))
         for _ in range(1 + REWEIGHTS):
             root = np.sqrt(weight)
-            weights, _ = nnls(relative / scale * root[:, None], root)
+            weights = non_negative(relative / scale * root[:, None], root)
             weight = huber_weights(1.0 - relative / scale @ weights)
         curve = RooflineCurve(operators, weights / scale)
         shown = dict(zip(TERMS, curve.weights.tolist(), strict=True))
@@ -145,8 +145,7 @@ def _points(rows: Sequence[OperatorRowV1]) -> Points:
 
 def _weights(rows: Sequence[OperatorRowV1], work: Floats) -> Floats:
     """Time of a call by its work, all >= 0, least relative error."""
-    found, _ = nnls(work / np.asarray([[row.p50_ms] for row in rows]), np.ones(len(rows)))
-    return np.asarray(found)
+    return non_negative(work / np.asarray([[row.p50_ms] for row in rows]), np.ones(len(rows)))
 
 
 def _decode_work(points: Points) -> Floats:

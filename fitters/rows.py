@@ -80,3 +80,11 @@ def point_medians(rows: Rows) -> Rows:
     high = sorted_ms[starts + counts // 2]
     flagged = np.bincount(inverse, weights=rows.flagged) > 0
     return Rows(rows.points[first], (low + high) / 2, ids, flagged)
+
+
+def at_most(rows: Rows, points: int) -> Rows:
+    """Rows of `points` points drawn at random, the same ones each time; all rows where there are no more."""
+    ids = np.unique(rows.point_id)
+    if len(ids) <= points:
+        return rows
+    return rows.where(np.isin(rows.point_id, np.random.default_rng(0).choice(ids, points, replace=False)))

@@ -17,13 +17,13 @@ from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import nnls
 
 from ..tables.batch import Scene
 from ..tables.grid import Ladder, batch_totals
 from .estimator import SceneModel
 from .feature_curve import FeatureCurve
 from .features import features
+from .least_squares import non_negative
 from .quantile_lp import fit_quantile
 from .robust import huber_weights
 from .rows import Rows
@@ -73,7 +73,7 @@ def ladder_and_features(rows: Rows, scene: Scene, ladder: Ladder, curvature: flo
         root = np.sqrt(weight)
         left = np.vstack([relative / scale * root[:, None], penalty])
         right = np.concatenate([root, np.zeros(len(penalty))])
-        coefficients, _ = nnls(left, right, maxiter=30 * left.shape[1])
+        coefficients = non_negative(left, right)
         weight = huber_weights(1.0 - relative @ (coefficients / scale))
     coefficients = coefficients / scale
     knot_ms = np.cumsum(coefficients[: len(knots)])

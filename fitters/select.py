@@ -14,15 +14,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..tables.batch import Scene
 from ..tables.errors import ChunkfitError, FitError
 from ..tables.grid import Ladder, scene_of
 from .estimator import Estimator, Millis, SceneModel
-from .folds import Mask, point_folds, value_folds
+from .folds import point_folds, value_folds
 from .metrics import pinball
-from .rows import Rows, point_medians
+from .rows import Rows, at_most, point_medians
 from .scale import SCALES, scale_of
 
 TIE = 0.02  # relative difference of a loss below which the simpler wins
@@ -77,7 +76,7 @@ def select(estimators: Mapping[str, Estimator], rows: Rows, ladders: Mapping[Sce
         ((name, only),) = estimators.items()
         candidate = scored(name, only, rows, ladders)
         return Selection(candidate, (candidate,), f"{name} was asked for")
-    few = _at_most(rows, MOST_POINTS)
+    few = at_most(rows, MOST_POINTS)
     candidates = tuple(_tried(name, candidate, few, ladders) for name, candidate in estimators.items())
     able = [candidate for candidate in candidates if candidate.reason is None]
     if not able:
@@ -141,14 +140,6 @@ def _predict(models: Mapping[Scene, SceneModel], rows: Rows) -> tuple[Millis, Mi
             median[here] = model.expected.total_ms(rows.points[here])
             tail[here] = model.tail_ms(rows.points[here])
     return median, tail
-
-
-def _at_most(rows: Rows, points: int) -> Rows:
-    ids: NDArray[np.int64] = np.unique(rows.point_id)
-    if len(ids) <= points:
-        return rows
-    kept: Mask = np.isin(rows.point_id, np.random.default_rng(0).choice(ids, points, replace=False))
-    return rows.where(kept)
 
 
 def _why(winner: Candidate, best: Candidate, able: list[Candidate]) -> str:

@@ -5,8 +5,8 @@ total, both sides were measured; others are looked for here. The features' part 
 off (scene_experts), what is left should be a smooth function of n + c. At every gap between measured totals two
 lines in log n + c meet, one a side and scene, and a common jump between them is tested: a regression discontinuity
 (Imbens & Lemieux 2008) with a triangular window and Huber weights. The clearest jump is taken in, then the next
-is looked for beside it, until none is clear. A jump must also be clearer than any
-bend: where the floor of streaming weights ends, lines that stop at a gap beside it see a jump.
+is looked for beside it, until none is clear. A jump must also be clearer than any bend: where the floor of
+streaming weights ends, lines that stop at a gap beside it see a jump.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from ..tables.batch import Scene
 from ..tables.grid import Ladder, batch_totals
 from .robust import huber_weights
-from .rows import Rows, point_medians
+from .rows import Rows, at_most, point_medians
 from .scene_experts import MIN_SCENE_ROWS, ladder_and_features
 
 FIRST = 16  # below, every total is a knot of the ladder
@@ -31,6 +31,7 @@ MIN_RISE = 0.015  # of the ladder: less than what steps cost to keep
 CLEAR = 6.0  # standard errors: some 500 gaps are tried
 BENT = 16.0  # n log(loss of a bend / loss of a jump) below which the bend is taken for the simpler truth
 MOST = 16
+MOST_POINTS = 6000  # fit points looked at, drawn at random: hundreds a window
 NEAR = 1.06  # ratio of totals within which the place of a step is looked for
 APART = 1.03  # two steps nearer than this are one whose place is uncertain
 LEAST_SHARE = 0.3  # of a point's time that must be the ladder's to say something about it
@@ -105,7 +106,7 @@ class _Fit:
 
 def find_steps(rows: Rows, ladders: Mapping[Scene, Ladder], known: Sequence[int]) -> list[FoundStep]:
     """Steps of the fit rows that are not among `known`, by total. ladders: with the known steps only."""
-    data = _ladders(rows, ladders)
+    data = _ladders(at_most(rows, MOST_POINTS), ladders)
     if data is None:
         return []
     found: list[FoundStep] = []

@@ -31,9 +31,16 @@ class SceneSurfaces:
 
 
 def scene_surfaces(
-    axes: Axes, scene: Scene, ladder: Ladder, model: SceneModel, medians: Rows, scale: str, step_totals: Sequence[int]
+    axes: Axes,
+    scene: Scene,
+    ladder: Ladder,
+    model: SceneModel,
+    medians: Rows,
+    scale: str,
+    step_totals: Sequence[int],
+    strength: float | None = None,
 ) -> SceneSurfaces:
-    """Surfaces of one scene from its model and the point medians of its fit rows."""
+    """Surfaces of one scene from its model and the point medians of its fit rows; strength as in `corrected`."""
     points = node_points(axes, scene)
     totals = np.asarray(ladder.batch_tokens, dtype=np.int64)
     shape = axes.shape(scene)
@@ -44,7 +51,7 @@ def scene_surfaces(
     else:
         tail_ladder, tail_base = _parts(model.tail.ladder_ms(totals), model.tail.base_ms(points))
     node_ladder = np.interp(points[:, 0] + points[:, 2], totals, ladder_ms)
-    nodes = corrected(axes, scene, ladder, ladder_ms, base_ms, node_ladder, medians, step_totals)
+    nodes = corrected(axes, scene, ladder, ladder_ms, base_ms, node_ladder, medians, step_totals, strength)
     # Base is an increment on top of the ladder: the offset makes its closure relative to the sum.
     offset = float(np.median(ladder_ms))
     closed_ladder = np.maximum(close_expected(nodes.ladder, nodes.ladder_measured), SMALLEST_MS)

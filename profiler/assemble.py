@@ -10,7 +10,7 @@ import numpy as np
 from ..tables.fingerprint import Fingerprint
 from .columns import Columns
 from .condition import Condition
-from .meta import ProfileMeta, SessionMeta, SkippedPoint
+from .meta import ProfileMeta, RoundMeta, SessionMeta, SkippedPoint
 from .plan import SESSIONS, PlanPoint, Session, SweepPlan
 from .profile import Profile
 from .sentinel import judge
@@ -43,6 +43,7 @@ def build_profile(
     skipped: Sequence[SkippedPoint],
     clocks: Mapping[Session, SessionClock],
     source: str,
+    rounds: Sequence[RoundMeta] = (),
 ) -> Profile:
     """One row per timed iteration, sessions in their usual order. Raises ProfileFormatError."""
     columns = _columns(sorted(measured, key=lambda entry: (SESSIONS.index(entry.session), entry.order)))
@@ -52,7 +53,7 @@ def build_profile(
         sentinel = rows & (columns["role"] == "sentinel")
         clock = clocks.get(session, SessionClock(0.0, None))
         sessions[session] = SessionMeta(
-            planned=len(plan.points(session)),
+            planned=plan.planned(session),
             points=sum(entry.session == session and entry.point.role != "sentinel" for entry in measured),
             rows=int(rows.sum()),
             flagged=sum(entry.session == session and entry.condition.flagged for entry in measured),
@@ -71,6 +72,9 @@ def build_profile(
         sessions=sessions,
         skipped=tuple(skipped),
         clipped_fraction=plan.clipped_fraction,
+        tolerance=plan.rounds.tolerance if plan.rounds else None,
+        rounds=tuple(rounds),
+        traffic=plan.traffic,
     )
     return Profile(meta, columns, source)
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy.optimize import nnls
 
 from .plan import PlanPoint, Session, SweepPlan, with_sentinels
+from .rounds import CHOICE_S, rounds_to_come
 
 Floats = NDArray[np.float64]
 
@@ -67,10 +68,22 @@ class CostModel:
         """Predicted for `points` of one session with its sentinels."""
         return float(self.seconds(work_of(with_sentinels(plan, points), plan.warmups)).sum()) if points else 0.0
 
+    def rounds_seconds(self, usual: Floats, measured: int, left: int) -> float:
+        """Predicted for choosing and measuring `left` points that are not known yet, after `measured` ones, each of
+        them as dear as `usual_work` says."""
+        return left * float(self.seconds(usual).sum()) + CHOICE_S * rounds_to_come(measured, left) if left else 0.0
+
 
 def work_of(points: Sequence[PlanPoint], warmups: int) -> Floats:
     """(m, 5): what the cost of measuring each point is linear in."""
     return np.asarray([_work_of(point, warmups + point.repeats) for point in points]).reshape(-1, 5)
+
+
+def usual_work(plan: SweepPlan) -> Floats:
+    """(1, 5): work of a fit point, the mean of the plan's, with its share of the sentinels."""
+    start = [point for point in plan.fit if point.role == "point"]
+    whole: Floats = work_of(with_sentinels(plan, start), plan.warmups).sum(axis=0, keepdims=True)
+    return np.asarray(whole / max(1, len(start)))
 
 
 def _work_of(point: PlanPoint, iterations: int) -> Floats:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 from ..engine.config import MOST_CHUNKS, ModelConfig, resolve_model
+from ..engine.graphs.sizes import CAPTURE_SIZES
 from ..tables.domain import Domain
 from ..tables.errors import DeviceUnavailableError, UsageError
 
@@ -22,11 +23,12 @@ SYNTHETIC_DOMAIN = Domain(
     kv_tokens=262_144,
     context_length=32_768,
 )
-# First totals n + c past a step: the known truth's one, and the edges of 128-row matrix tiles.
+# First totals n + c past a step: the known truth's one, one past each captured size, and of 128-row matrix tiles the
+# edges beyond.
 STEP_TOTALS: dict[str, tuple[int, ...]] = {
     "synthetic": (129,),
     "cpu": (),
-    "cuda": (129, 257, 513, 1025, 2049),
+    "cuda": (*(size + 1 for size in CAPTURE_SIZES), 1025, 2049),
 }
 
 

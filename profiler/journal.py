@@ -1,8 +1,8 @@
 """The append-only record of a sweep in progress: one JSON line per finished point, flushed to disk.
 
 Lines: a header (once), `start` and `end` of each attempt at a session, and between them `measured` and
-`skipped` points. A killed process can leave one cut line, the last; it is dropped. Anything else that does
-not read is damage and is reported with its line.
+`skipped` points, and `chosen` ones before the first of them is measured. A killed process can leave one cut
+line, the last; it is dropped. Anything else that does not read is damage and is reported with its line.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from ..tables.errors import ProfileFormatError, UsageError
 from ..tables.fingerprint import Fingerprint
 from .columns import Role
 from .condition import Condition
-from .plan import SESSIONS, Session, SweepPlan
+from .meta import RoundMeta
+from .plan import SESSIONS, PlanPoint, Session, SweepPlan
 
 # History: 1 first.
 JOURNAL_VERSION: Literal[1] = 1
@@ -78,6 +79,46 @@ class SkippedLine(_Line):
     reason: str
 
 
+class Choice(_Line):
+    """A round: what is measured next in the fit session, or why nothing is, and the error that says so."""
+
+    round: Annotated[int, Field(ge=1)]
+    points: tuple[PlanPoint, ...]
+    measured: Annotated[Count, Field(description="fit points that the choice rests on")]
+    worst: Annotated[str, Field(description="the cell with the largest held-out error")]
+    worst_error: Annotated[float, Field(ge=0, allow_inf_nan=False, description="relative")]
+    stopped: Annotated[
+        Literal["tolerance", "points"] | None,
+        Field(description="no more rounds: every cell is under the tolerance, or no points are left"),
+    ] = None
+
+    def title(self) -> str:
+        """The round in words."""
+        known = f"after {self.measured:,} points the worst cell is off by {self.worst_error:.1%} ({self.worst})"
+        if self.stopped == "tolerance":
+            return f"{known}: every cell is under the tolerance"
+        return f"{known}: " + (f"{len(self.points):,} more" if self.points else "all points are spent")
+
+    def meta(self) -> RoundMeta:
+        """What the profile keeps of it."""
+        return RoundMeta(
+            measured=self.measured,
+            chosen=len(self.points),
+            worst=self.worst,
+            worst_error=self.worst_error,
+            stopped=self.stopped,
+        )
+
+
+class Chosen(_Line):
+    """A round that was begun, before its first point is measured."""
+
+    kind: Literal["chosen"] = "chosen"
+    session: Literal["fit"] = "fit"
+    ended_s: Seconds
+    choice: Choice
+
+
 class End(_Line):
     """A session is over: all points were measured (complete) or its time was up."""
 
@@ -87,9 +128,9 @@ class End(_Line):
     complete: bool
 
 
-Line = Start | MeasuredLine | SkippedLine | End
+Line = Start | MeasuredLine | SkippedLine | Chosen | End
 _LINES: TypeAdapter[Header | Line] = TypeAdapter(
-    Annotated[Header | Start | MeasuredLine | SkippedLine | End, Field(discriminator="kind")]
+    Annotated[Header | Start | MeasuredLine | SkippedLine | Chosen | End, Field(discriminator="kind")]
 )
 
 
@@ -108,6 +149,14 @@ class JournalContents:
             for line in self.lines
             if isinstance(line, MeasuredLine | SkippedLine) and line.session == session and line.role != "sentinel"
         }
+
+    def choices(self) -> list[Choice]:
+        """The rounds so far, in order."""
+        return [line.choice for line in self.lines if isinstance(line, Chosen)]
+
+    def fit_points(self, plan: SweepPlan) -> list[PlanPoint]:
+        """Points of the plan's fit session, drawn and chosen, in the order they are measured."""
+        return [*plan.fit, *(point for choice in self.choices() for point in choice.points)]
 
     def ended(self) -> set[Session]:
         """Sessions that are over."""
@@ -170,6 +219,10 @@ def parse_journal(data: bytes, where: str) -> JournalContents:
             header = line
             planned = {session: {p.point_id for p in line.plan.points(session)} for session in SESSIONS}
             continue
+        if isinstance(line, Chosen):
+            _add_chosen(
+                line.choice, planned["fit"], sum(isinstance(x, Chosen) for x in lines), f"{where}, line {number}"
+            )
         if isinstance(line, MeasuredLine | SkippedLine) and line.role != "sentinel":
             key = (line.session, line.point_id)
             if key in seen or line.point_id not in planned[line.session]:
@@ -181,6 +234,16 @@ def parse_journal(data: bytes, where: str) -> JournalContents:
             seen[key] = number
         lines.append(line)
     return JournalContents(header, tuple(lines), intact)
+
+
+def _add_chosen(choice: Choice, planned: set[int], earlier: int, where: str) -> None:
+    ids = {point.point_id for point in choice.points}
+    if choice.round != earlier + 1 or len(ids) < len(choice.points) or ids & planned:
+        raise ProfileFormatError(
+            f"{where}: round {choice.round} of {len(choice.points)} chosen points, {len(ids - planned)} of them new; "
+            f"expected round {earlier + 1} with new points only: the file was edited; restore it"
+        )
+    planned |= ids
 
 
 def _parse_line(text: bytes, where: str) -> Header | Line:

@@ -23,6 +23,8 @@ from ..tables.fingerprint import Fingerprint, Severity, differences
 from .condition import Condition
 from .devices.base import Sample
 from .journal import (
+    Choice,
+    Chosen,
     End,
     Header,
     JournalContents,
@@ -95,6 +97,9 @@ class JournalWriter:
                 reason=reason,
             )
         )
+
+    def chosen(self, choice: Choice) -> None:
+        self._append(Chosen(ended_s=self.now(), choice=choice))
 
     def end(self, session: Session, complete: bool) -> None:
         self._append(End(session=session, ended_s=self.now(), complete=complete))

@@ -10,7 +10,7 @@ is one point), these become rarer than their share the more points are drawn.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,6 +26,8 @@ Point = tuple[int, int, int, int]
 BOUNDARY_SHARE = 0.08
 STEP_SHARE = 0.10
 NO_PREFIX_SHARE = 0.20
+# Random states looked at for each that is wanted at a step: at a small total most have too many decodes.
+STATE_TRIES = 8
 # From here on a scene is taken to hold fewer distinct points than were asked for.
 MAX_DRAWS = 1 << 17
 
@@ -89,7 +91,7 @@ def step_sides(domain: Domain, scene: Scene, step_totals: Sequence[int]) -> list
         Scene.MIXED: domain.max_batch_tokens,
     }[scene]
     least = 2 if scene is Scene.MIXED else 1
-    return [side for total in step_totals for side in (total - 1, total) if least <= side <= most]
+    return sorted({side for total in step_totals for side in (total - 1, total) if least <= side <= most})
 
 
 def to_total(domain: Domain, scene: Scene, points: Points, totals: NDArray[np.int64]) -> Points:
@@ -173,9 +175,17 @@ def draw_scene(
     return Draw(np.asarray(list(found)[:count], dtype=np.int64).reshape(-1, 4), drawn, rejected)
 
 
-def shares(count: int) -> dict[Scene, int]:
-    """`count` points in equal shares over the scenes, what is left over to the first ones."""
-    return {scene: count // 3 + (index < count % 3) for index, scene in enumerate(SCENES)}
+def shares(count: int, scenes: Mapping[Scene, float] | None = None) -> dict[Scene, int]:
+    """`count` points over the scenes in shares that add up to 1, by default in equal ones.
+
+    What is left over goes to the largest remainders, among equals to the first scenes.
+    """
+    exact = {scene: count * (1 / len(SCENES) if scenes is None else scenes[scene]) for scene in SCENES}
+    whole = {scene: int(share) for scene, share in exact.items()}
+    by_remainder = sorted(SCENES, key=lambda scene: round(whole[scene] - exact[scene], 9))
+    for scene in by_remainder[: count - sum(whole.values())]:
+        whole[scene] += 1
+    return whole
 
 
 def draw(
@@ -184,8 +194,9 @@ def draw(
     step_totals: Sequence[int],
     seed: int | np.random.SeedSequence,
     exclude: Collection[Point] = frozenset(),
+    scenes: Mapping[Scene, float] | None = None,
 ) -> Draw:
-    """`count` distinct points of the law, scenes in equal shares, in random order.
+    """`count` distinct points of the law, scenes in equal shares or those of `scenes`, in random order.
 
     seed decides everything; two seeds give independent scrambles. Raises UsageError when the domain
     does not hold that many distinct points.
@@ -194,7 +205,7 @@ def draw(
     *scene_seeds, shuffle_seed = root.spawn(4)
     parts = [
         draw_scene(domain, scene, share, step_totals, scene_seed, exclude)
-        for (scene, share), scene_seed in zip(shares(count).items(), scene_seeds, strict=True)
+        for (scene, share), scene_seed in zip(shares(count, scenes).items(), scene_seeds, strict=True)
     ]
     points = np.concatenate([part.points for part in parts])
     np.random.default_rng(shuffle_seed).shuffle(points)
@@ -216,17 +227,20 @@ def corners(domain: Domain) -> list[Point]:
 
 
 def step_pairs(domain: Domain, step_totals: Sequence[int], states: int, seed: np.random.SeedSequence) -> list[Point]:
-    """Both sides of each step at the same `states` states of every scene, where the domain holds them."""
+    """Of every scene both sides of each step (or the one it can reach) at the same `states` random states, fewer where
+    the domain does not hold them."""
     found: dict[Point, None] = {}
     for scene, scene_seed in zip(SCENES, seed.spawn(3), strict=True):
-        sides = step_sides(domain, scene, step_totals)
-        if not sides:
-            continue
-        unit = np.random.default_rng(scene_seed).random((states, len(AXES[scene]) + 2))
-        unit[:, -2] = 1.0  # plain draws: neither boundary nor step
-        base = candidates(domain, scene, (), unit)
-        for side in sides:
-            moved = to_total(domain, scene, base, np.full(states, side))
-            on_side = inside(domain, moved) & (moved[:, N] + moved[:, C] == side)
-            found.update(((n, k, c, u), None) for n, k, c, u in moved[on_side].tolist())
+        rng = np.random.default_rng(scene_seed)
+        for total in step_totals:
+            unit = rng.random((STATE_TRIES * states, len(AXES[scene]) + 2))
+            unit[:, -2] = 1.0  # plain draws: neither boundary nor step
+            base = candidates(domain, scene, (), unit)
+            sides = step_sides(domain, scene, (total,))
+            moved = [to_total(domain, scene, base, np.full(len(base), side)) for side in sides]
+            held = np.ones(len(base), dtype=np.bool_)
+            for side, points in zip(sides, moved, strict=True):
+                held &= inside(domain, points) & (points[:, N] + points[:, C] == side)
+            for points in moved:
+                found.update(((n, k, c, u), None) for n, k, c, u in points[held][:states].tolist())
     return list(found)

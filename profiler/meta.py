@@ -10,6 +10,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from ..tables.domain import Domain
 from ..tables.fingerprint import Fingerprint
 from .sentinel import SentinelVerdict
+from .traffic import Traffic
 
 # History: 1 first.
 PROFILE_VERSION: Literal[1] = 1
@@ -40,6 +41,20 @@ class SessionMeta(BaseModel):
     seconds: Annotated[float, Field(ge=0, description="wall time spent measuring")]
     started_at: Annotated[str | None, Field(description="ISO 8601 in UTC, None where nothing was timed")]
     sentinel: SentinelVerdict
+
+
+class RoundMeta(BaseModel):
+    """One round of points chosen while the fit session ran; the last may hold none and say why."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    measured: Annotated[Count, Field(description="fit points that the choice rests on")]
+    chosen: Count
+    worst: Annotated[str, Field(description="the cell with the largest held-out error then")]
+    worst_error: Annotated[float, Field(ge=0, description="relative")]
+    stopped: Annotated[
+        Literal["tolerance", "points"] | None, Field(description="no further round; None in the last: time was up")
+    ]
 
 
 class SkippedPoint(BaseModel):
@@ -86,5 +101,8 @@ class ProfileMeta(BaseModel):
     plan_sha256: Annotated[str, Field(description="empty where there was no plan: imported")]
     sessions: dict[str, SessionMeta]
     skipped: tuple[SkippedPoint, ...] = ()
+    tolerance: Annotated[float | None, Field(description="of the rounds, None: all points drawn beforehand")] = None
+    rounds: tuple[RoundMeta, ...] = ()
+    traffic: Annotated[Traffic | None, Field(description="None: scenes in equal shares")] = None
     clipped_fraction: Annotated[float, Field(ge=0, le=1, description="draws that the domain refused")]
     imported: Annotated[ImportedFrom | None, Field(description="None: measured by chunkfit")] = None

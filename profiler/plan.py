@@ -15,13 +15,18 @@ from ..tables.domain import Domain
 from ..tables.errors import UsageError
 from ..tables.grid import Points
 from .columns import Role
-from .law import AXES, Point, axis_range, corners, draw, inside, scene_of, step_pairs
+from .law import AXES, Point, axis_range, corners, draw, inside, scene_of, step_pairs, step_sides
 from .layout import batch_of, layout_of
 from .pairs import several_chunks, unequal_contexts
+from .rounds import Rounds, start_points
+from .traffic import Traffic
 
 Session = Literal["fit", "calibrate", "test"]
 SESSIONS: tuple[Session, ...] = ("fit", "calibrate", "test")
+# States of each scene at which both sides of a step are fitted, fewer where steps are so many that they would take
+# more than this share of the fit points.
 STEP_STATES = 6
+STEP_FIT_SHARE = 0.25
 SENTINEL_REPEATS = 3
 PAIR_REPEATS = 5
 
@@ -83,14 +88,20 @@ class SweepPlan(BaseModel):
     clipped_fraction: Annotated[
         float, Field(ge=0, le=1, description="share of the law's draws that the domain (capacity) refused")
     ]
+    rounds: Annotated[Rounds | None, Field(description="fit points chosen while it runs, after `fit`")] = None
+    traffic: Traffic | None = None
 
     def points(self, session: Session) -> tuple[PlanPoint, ...]:
         """The points of one session in measuring order."""
         return {"fit": self.fit, "calibrate": self.calibrate, "test": self.test}[session]
 
+    def planned(self, session: Session) -> int:
+        """How many points a session may have, those included that are chosen while it runs."""
+        return len(self.points(session)) + (self.rounds.points if self.rounds and session == "fit" else 0)
+
     def sha256(self) -> str:
-        """Of the canonical JSON (sorted keys, no spaces)."""
-        text = json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
+        """Of the canonical JSON (sorted keys, no spaces) of what is not None: plans of before rounds keep theirs."""
+        text = json.dumps(self.model_dump(mode="json", exclude_none=True), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -188,14 +199,20 @@ def draw_plan(
     warmups: int = 2,
     warmup_ms: float = 12.0,
     sentinel_every: int = 20,
+    tolerance: float | None = None,
+    traffic: Traffic | None = None,
 ) -> SweepPlan:
     """The sweep of one seed.
 
     calibrate and test come from the law with one repeat each. The `fit_points` hold the corners of the
-    domain and both sides of each step (together at most half of them, corners first), the rest is the
-    law; no fit point is a calibrate or test point. Order is random, so any prefix is a fair sample; the
+    domain and both sides of steps (together at most half of them, corners first, steps at most a quarter),
+    the rest is the law; no fit point is a calibrate or test point. Order is random, so any prefix is a fair sample; the
     anchors come early in the fit session, and so do `pairs` pairs of batches with equal and unequal
     contexts and as many with one and several chunks (fewer where the domain has no room for them).
+    tolerance: None draws all `fit_points` here. A number draws a third of them (`rounds.start_points`) and
+    leaves the others to be chosen while the session runs, until the held-out relative error of every cell is
+    under it. traffic: shares of the scenes in calibrate and test, and weights of the cells when points are
+    chosen.
     Raises UsageError for counts below 1 or a domain with too few distinct points.
     """
     counts = {"fit_points": fit_points, "calibrate_points": calibrate_points, "test_points": test_points}
@@ -208,15 +225,21 @@ def draw_plan(
         raise UsageError(f"draw_plan: fit_repeats is {fit_repeats}; expected at least 1")
     steps = tuple(sorted(set(step_totals)))
     fit_seed, calibrate_seed, test_seed, step_seed, order_seed, pair_seed = np.random.SeedSequence(seed).spawn(6)
-    calibrate = draw(domain, calibrate_points, steps, calibrate_seed)
-    test = draw(domain, test_points, steps, test_seed)
+    scenes = traffic.scenes if traffic else None
+    calibrate = draw(domain, calibrate_points, steps, calibrate_seed, scenes=scenes)
+    test = draw(domain, test_points, steps, test_seed, scenes=scenes)
     held_out = {(n, k, c, u) for n, k, c, u in [*calibrate.points.tolist(), *test.points.tolist()]}
     rng = np.random.default_rng(order_seed)
-    at_steps = step_pairs(domain, steps, STEP_STATES, step_seed)
+    room = int(fit_points * STEP_FIT_SHARE)
+    sides = sum(len(step_sides(domain, scene, steps)) for scene in AXES)
+    states = min(STEP_STATES, max(1, room // max(1, sides)))
+    at_steps = step_pairs(domain, steps, states, step_seed)
     rng.shuffle(at_steps)
+    del at_steps[room:]
     wanted = dict.fromkeys([*corners(domain), *at_steps])
-    extras = [point for point in wanted if point not in held_out][: fit_points // 2]
-    law = draw(domain, fit_points - len(extras), steps, fit_seed, exclude=held_out | set(extras))
+    drawn_points = fit_points if tolerance is None else start_points(fit_points)
+    extras = [point for point in wanted if point not in held_out][: drawn_points // 2]
+    law = draw(domain, drawn_points - len(extras), steps, fit_seed, exclude=held_out | set(extras))
     fit_ids = _plan_points([*extras, *map(tuple, law.points.tolist())], 0, fit_repeats)
     calibrate_ids = _plan_points(calibrate.points, fit_points, 1)
     test_ids = _plan_points(test.points, fit_points + calibrate_points, 1)
@@ -224,11 +247,20 @@ def draw_plan(
     sentinel_id = fit_points + calibrate_points + test_points
     # Anchors and pairs are spread over the first third: a session that its time budget cuts short still has them.
     single = [*fit_ids[: len(fit_ids) // 3], *_anchors(calibrate_ids, anchors, fit_repeats)]
-    early = [*((point,) for point in single), *_pairs(domain, pairs, pair_seed, sentinel_id + 1)]
+    paired = _pairs(domain, pairs, pair_seed, sentinel_id + 1)
+    early = [*((point,) for point in single), *paired]
     rng.shuffle(early)
     fit_session = [*(point for group in early for point in group), *fit_ids[len(fit_ids) // 3 :]]
     n, k, c, u = sentinel_point(domain)
     draws = (calibrate, test, law)
+    rounds = None
+    if tolerance is not None and fit_points > drawn_points:
+        rounds = Rounds(
+            first_id=sentinel_id + 1 + 2 * len(paired),
+            points=fit_points - drawn_points,
+            repeats=fit_repeats,
+            tolerance=tolerance,
+        )
     return SweepPlan(
         seed=seed,
         domain=domain,
@@ -250,4 +282,6 @@ def draw_plan(
         calibrate=tuple(calibrate_ids),
         test=tuple(test_ids),
         clipped_fraction=sum(d.rejected for d in draws) / max(1, sum(d.drawn for d in draws)),
+        rounds=rounds,
+        traffic=traffic,
     )

@@ -110,7 +110,7 @@ def concat(profiles: Sequence[Profile]) -> Profile:
     for profile in profiles:
         pair = f"{first.source} and {profile.source}"
         require_same(first.meta.fingerprint, profile.meta.fingerprint, pair)
-        for name in ("aggregation", "domain", "step_totals"):
+        for name in ("aggregation", "domain", "step_totals", "traffic"):
             here, there = getattr(first.meta, name), getattr(profile.meta, name)
             if here != there:
                 raise UsageError(f"{pair}: {name} is {here} and {there}; expected one and the same")
@@ -124,6 +124,7 @@ def concat(profiles: Sequence[Profile]) -> Profile:
         update={
             "sessions": _joined_sessions(profiles, columns),
             "skipped": tuple(point for profile in profiles for point in profile.meta.skipped),
+            "rounds": tuple(one for profile in profiles for one in profile.meta.rounds),
             "plan_sha256": shas[0] if len(set(shas)) == 1 else hashlib.sha256("".join(shas).encode()).hexdigest(),
         }
     )

@@ -62,13 +62,14 @@ class SweepEvent(BaseModel):
 
     cost: the estimate is known (`estimate`: seconds per session, process starts not counted);
     session: one begins; progress: a point is done; skipped: a point did not fit (`message`);
+    round: points were chosen, or no more will be (`message` says how many, and which cell is known least);
     end: a session is over (`message` says when its time was up).
     done and total count the points of `session`, earlier attempts included; seconds_left is of this session.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    kind: Literal["cost", "session", "progress", "skipped", "end"]
+    kind: Literal["cost", "session", "progress", "skipped", "round", "end"]
     session: Session
     done: int = 0
     total: int = 0

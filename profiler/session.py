@@ -14,10 +14,12 @@ from typing import Literal
 import numpy as np
 
 from ..tables.errors import ChunkfitError, DeviceMemoryError
+from .asking import Ask, Asking, read_choice
 from .condition import Condition, ThrottleWatch
-from .cost import CostModel, session_deadline, work_of
+from .cost import CostModel, session_deadline, usual_work, work_of
 from .devices import open_device
 from .devices.base import Device
+from .journal import Choice
 from .journal_writer import JournalWriter, open_journal
 from .plan import PlanPoint, Session, SweepPlan, with_sentinels
 from .request import SessionRequest, SweepEvent
@@ -42,8 +44,12 @@ def run_session(
     cost: CostModel | None = None,
     clock: Callable[[], float] = time.monotonic,
     alive: Callable[[], bool] = lambda: True,
+    ask: Ask | None = None,
 ) -> Outcome:
     """Measure the session's points that the journal does not hold yet, in the plan's order.
+
+    In the fit session of a plan with rounds, `ask` gives further points when these are done. Nothing is
+    measured meanwhile: on a CPU the one would disturb the other. Its time is the session's.
 
     deadline: on `clock`; the session stops before the first point whose predicted time passes it (so that
     what is measured stays a fair sample), and so exceeds it by one point at most.
@@ -55,12 +61,19 @@ def run_session(
     cost = cost if cost is not None else CostModel()
     watch = ThrottleWatch()
     done = journal.contents.done(session)
-    todo = [point for point in plan.points(session) if point.point_id not in done]
-    total, finished, order = len(plan.points(session)), len(done), journal.contents.next_order(session)
-    schedule = with_sentinels(plan, todo) if todo else []
-    work = work_of(schedule, plan.warmups)
+    known = journal.contents.fit_points(plan) if session == "fit" else plan.points(session)
+    todo = [point for point in known if point.point_id not in done]
+    total, finished, order = plan.planned(session), len(done), journal.contents.next_order(session)
+    rounds = Asking(plan, session, journal, ask)
     journal.start(session)
     on_progress(SweepEvent(kind="session", session=session, done=finished, total=total))
+
+    def left_s() -> float | None:
+        return None if deadline is None else deadline - clock()
+
+    first = todo or rounds.next_points(left_s())
+    schedule = with_sentinels(plan, first) if first else []
+    work, usual = work_of(schedule, plan.warmups), usual_work(plan)
 
     def may_repeat(point: PlanPoint, seconds: float) -> bool:
         # The sentinel that closes the session needs its time too.
@@ -98,14 +111,19 @@ def run_session(
             one(point)
             if point.role != "sentinel":
                 finished += 1
-                left = float(cost.seconds(work[place + 1 :]).sum())
-                if deadline is not None:
-                    left = max(0.0, min(left, deadline - clock()))
+                left = float(cost.seconds(work[place + 1 :]).sum()) + cost.rounds_seconds(usual, finished, rounds.left)
+                left = max(0.0, min(left, deadline - clock())) if deadline is not None else left
                 on_progress(SweepEvent(kind="progress", session=session, done=finished, total=total, seconds_left=left))
+            if place + 1 == len(schedule) and (more := rounds.next_points(left_s())):
+                schedule += with_sentinels(plan, more)[1:]
+                work = work_of(schedule, plan.warmups)
         if outcome == "deadline" and place > 0 and schedule[place - 1].role != "sentinel":
             one(plan.sentinel)
+    if rounds.left:
+        outcome = "deadline"
     journal.end(session, complete=outcome == "complete")
     message = "" if outcome == "complete" else f"time was up after {finished} of {total} points"
+    total = finished if outcome == "complete" else total  # rounds may have stopped at their tolerance
     on_progress(SweepEvent(kind="end", session=session, done=finished, total=total, message=message))
     return outcome
 
@@ -143,6 +161,7 @@ def pilot(plan: SweepPlan, points: Sequence[PlanPoint], device: Device, limit_s:
 def main(arguments: Sequence[str]) -> int:
     """Runs the session that the request file describes; events go to stdout as JSON lines.
 
+    Where a round of points is wanted, {"wanted": "round"} is told and a `Choice` read from stdin.
     Returns the exit code; an error is told as {"error": class name, "message": text} first.
     """
     # Whatever a library prints belongs beside the events, not among them.
@@ -156,7 +175,12 @@ def main(arguments: Sequence[str]) -> int:
         request_path = Path(arguments[0])
         request = SessionRequest.model_validate_json(request_path.read_bytes())
         request_path.unlink()
-        return serve(request, lambda event: tell(event.model_dump_json()))
+
+        def ask(seconds: float | None) -> Choice | None:
+            tell(json.dumps({"wanted": "round"}))
+            return read_choice(sys.stdin.fileno(), seconds)
+
+        return serve(request, lambda event: tell(event.model_dump_json()), ask)
     except ChunkfitError as error:
         tell(json.dumps({"error": type(error).__name__, "message": str(error)}))
         return error.exit_code
@@ -166,7 +190,7 @@ def main(arguments: Sequence[str]) -> int:
         return 1
 
 
-def serve(request: SessionRequest, on_event: OnEvent) -> int:
+def serve(request: SessionRequest, on_event: OnEvent, ask: Ask) -> int:
     """Open the device, say the cost where it is not known, run the first session of the request."""
     plan, session = request.plan, request.sessions[0]
     device = open_device(
@@ -180,16 +204,17 @@ def serve(request: SessionRequest, on_event: OnEvent) -> int:
     )
     startup_s = time.monotonic() - request.spawned
     with open_journal(request.journal, plan, device.fingerprint) as journal:
-        todo = {
-            name: [p for p in plan.points(name) if p.point_id not in journal.contents.done(name)]
-            for name in request.sessions
-        }
+        contents = journal.contents
+        known = {name: contents.fit_points(plan) if name == "fit" else plan.points(name) for name in request.sessions}
+        todo = {name: [p for p in known[name] if p.point_id not in contents.done(name)] for name in request.sessions}
+        rounds = Asking(plan, session, journal, None)
         if request.cost is None:
             limit = None if request.end is None else PILOT_SHARE * (request.end - request.spawned)
             cost = pilot(plan, [point for points in todo.values() for point in points], device, limit)
         else:
             cost = CostModel(request.cost)
         seconds: dict[Session, float] = {name: cost.session_seconds(plan, points) for name, points in todo.items()}
+        seconds[session] += cost.rounds_seconds(usual_work(plan), len(plan.fit), rounds.left)
         if request.cost is None:
             on_event(SweepEvent(kind="cost", session=session, estimate=seconds, cost=cost.coefficients))
         deadline = None
@@ -204,6 +229,7 @@ def serve(request: SessionRequest, on_event: OnEvent) -> int:
             on_event,
             cost=cost,
             alive=lambda: os.getppid() == request.parent_pid,
+            ask=ask,
         )
     return 1 if outcome == "orphaned" else 0
 

@@ -16,9 +16,11 @@ from typing import IO
 
 from ..tables import errors
 from ..tables.errors import ChunkfitError, DeviceUnavailableError, StorageError, UsageError
+from ..tables.predictor import Predictor
 from .assemble import Measured, SessionClock, build_profile
+from .choose import journal_choice
 from .devices import resolve_device
-from .journal import JournalContents, MeasuredLine, SkippedLine, read_journal
+from .journal import Choice, JournalContents, MeasuredLine, SkippedLine, read_journal
 from .journal_writer import require_plan
 from .meta import SkippedPoint
 from .plan import SESSIONS, SweepPlan
@@ -33,17 +35,29 @@ def profile(
     *,
     resume: bool = False,
     on_event: Callable[[SweepEvent], None] = lambda event: None,
+    predictor: Predictor | None = None,
 ) -> Profile:
     """Measure what `request` asks and write the profile to `request.out`.
 
     Until that file is there, all that was measured is in `request.journal`; resume goes on from it (and
     begins where there is none), with a new time budget and without the sessions that were over. Ctrl-C
-    raises KeyboardInterrupt with the journal's path as its argument.
+    raises KeyboardInterrupt with the journal's path as its argument. predictor: chooses the points of a plan
+    with rounds (`draw_plan` with a tolerance); any other plan is measured as it was drawn.
     Raises UsageError when there is a profile or journal already or the journal is of another plan,
     StorageError when nothing can be written there, and whatever a session met.
     """
     begin = time.monotonic()
     device = resolve_device(request.device)
+    if request.plan.rounds and predictor is None:
+        raise UsageError(
+            "profile: the plan has rounds, whose points are chosen while it is measured, and there is no predictor "
+            "to choose them by; expected one (chunkfit.fitters.predictor has it), or a plan drawn without a tolerance"
+        )
+
+    def choose() -> Choice:
+        assert predictor is not None  # a plan without rounds asks for none
+        return journal_choice(request.plan, read_journal(request.journal), predictor)
+
     contents = _found(request, resume)
     end = None if request.budget_s is None else begin + request.budget_s
     over = contents.ended() if contents else set()
@@ -65,7 +79,7 @@ def profile(
                 cost=cost,
             )
             # Closed at once when on_event raises: the process must not outlive this call.
-            with contextlib.closing(_run_process(asked)) as events:
+            with contextlib.closing(_run_process(asked, choose)) as events:
                 for event in events:
                     if event.kind == "cost":
                         cost = event.cost or None
@@ -99,7 +113,7 @@ def profile_of_journal(contents: JournalContents, source: str) -> Profile:
         raise UsageError(f"{source}: the journal is empty; expected measured points: measure first")
     plan = header.plan
     by_id = {point.point_id: point for session in SESSIONS[1:] for point in plan.points(session)}
-    fit_by_id = {point.point_id: point for point in plan.fit}
+    fit_by_id = {point.point_id: point for point in contents.fit_points(plan)}
     measured, skipped = [], []
     for line in contents.lines:
         if not isinstance(line, MeasuredLine | SkippedLine):
@@ -116,7 +130,8 @@ def profile_of_journal(contents: JournalContents, source: str) -> Profile:
                 SkippedPoint(session=line.session, point_id=line.point_id, n=n, k=k, c=c, u=u, reason=line.reason)
             )
     clocks = {session: SessionClock(contents.seconds(session), contents.started_at(session)) for session in SESSIONS}
-    return build_profile(plan, header.fingerprint, measured, skipped, clocks, source)
+    rounds = [choice.meta() for choice in contents.choices()]
+    return build_profile(plan, header.fingerprint, measured, skipped, clocks, source, rounds)
 
 
 def _found(request: ProfileRequest, resume: bool) -> JournalContents | None:
@@ -147,21 +162,27 @@ def _found(request: ProfileRequest, resume: bool) -> JournalContents | None:
     return None
 
 
-def _run_process(request: SessionRequest) -> Generator[SweepEvent, None, None]:
-    """Events of one session's process. Raises the error it ended with."""
+def _run_process(request: SessionRequest, choose: Callable[[], Choice]) -> Generator[SweepEvent, None, None]:
+    """Events of one session's process, which gets a choice whenever it asks. Raises the error it ended with."""
     name = _written(request)
     # -P: what lies in the working directory must not shadow the standard library.
     command = [sys.executable, "-P", "-m", "chunkfit.profiler.session", name]
     failure: ChunkfitError | None = None
     try:
         with tempfile.TemporaryFile() as said:
-            with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=said) as process:
+            with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said) as process:
                 try:
-                    assert process.stdout is not None  # a pipe was asked for
+                    assert process.stdin is not None  # pipes were asked for
+                    assert process.stdout is not None
                     for line in process.stdout:
                         message = json.loads(line)
                         if "error" in message:
                             failure = _error_of(message)
+                        elif "wanted" in message:
+                            choice = choose()
+                            with contextlib.suppress(BrokenPipeError):  # its time was up
+                                os.write(process.stdin.fileno(), choice.model_dump_json().encode() + b"\n")
+                            yield SweepEvent(kind="round", session="fit", message=choice.title())
                         else:
                             yield SweepEvent.model_validate(message)
                 except BaseException:

@@ -16,7 +16,7 @@ from .batch import Batch, Scene
 from .domain import Domain
 from .errors import OutOfDomainError, TableFormatError, UsageError
 from .fingerprint import Fingerprint
-from .fixed_point import budget_ticks
+from .fixed_point import budget_ticks, raised
 from .grid import Axes, Ladder, Points, Surface
 from .lookup import ROUND_UP, TICKS_PER_MS, WEIGHT_BITS, WEIGHT_ONE, fold_nku, largest_fitting, locate
 from .schema_v1 import TableV1
@@ -93,16 +93,13 @@ class CostTable:
         and its batch becomes an equal one: more work for less time.
         """
         self.domain.require(batch)
-        n, k, c, u = batch.point()
-        ticks = self._read(self._bound, n, k, c, u)
-        longest = batch.longest_context
-        if longest > k:
-            ticks = _raised(ticks, self._unequal)
-            if self.domain.refusal(n, longest, c, u) is None:
-                ticks = min(ticks, self._read(self._bound, n, longest, c, u))
-        if len(batch.chunks) > 1:
-            ticks = _raised(ticks, self._several)
-        return ticks / TICKS_PER_MS
+        return self._bound_of(batch, *batch.point()) / TICKS_PER_MS
+
+    def both_ms(self, batch: Batch) -> tuple[float, float]:
+        """(expected_ms, bound_ms) with the batch checked and summed once. Raises OutOfDomainError outside."""
+        self.domain.require(batch)
+        point = batch.point()
+        return self._read(self._expected, *point) / TICKS_PER_MS, self._bound_of(batch, *point) / TICKS_PER_MS
 
     def read(self, points: Points) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """(expected_ms, bound_ms) of many points (n, k, c, u), shape (points, 4), int64.
@@ -216,6 +213,18 @@ class CostTable:
             flat.ladder, flat.base, axes.chunk_tokens, n, at, dn, dk, du, wn, wk, wu, limit, top, align, whole
         )
 
+    def _bound_of(self, batch: Batch, n: int, k: int, c: int, u: int) -> int:
+        """Ticks of a batch inside the domain whose point is (n, k, c, u)."""
+        ticks = self._read(self._bound, n, k, c, u)
+        longest = batch.longest_context
+        if longest > k:
+            ticks = raised(ticks, self._unequal)
+            if self.domain.refusal(n, longest, c, u) is None:
+                ticks = min(ticks, self._read(self._bound, n, longest, c, u))
+        if len(batch.chunks) > 1:
+            ticks = raised(ticks, self._several)
+        return ticks
+
     def _read(self, flats: Mapping[Scene, _Flat], n: int, k: int, c: int, u: int) -> int:
         """Ticks of a point inside the domain."""
         axes = self._axes
@@ -260,10 +269,6 @@ class CostTable:
 def _weight(factor: float | None) -> int:
     """A factor as a number of 1/4096, rounded up; 1 where it was not measured."""
     return WEIGHT_ONE if factor is None else math.ceil(factor * WEIGHT_ONE)
-
-
-def _raised(ticks: int, factor: int) -> int:
-    return (ticks * factor + ROUND_UP) >> WEIGHT_BITS
 
 
 def _flatten(

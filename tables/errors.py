@@ -36,6 +36,10 @@ class LogFormatError(ChunkfitError):
     """Another tool's log that is not of the format it is read as, or a row of it that no iteration can give."""
 
 
+class CalibrationStateError(ChunkfitError):
+    """A saved state of an online calibrator that cannot be read or belongs to another table."""
+
+
 class FingerprintMismatchError(ChunkfitError):
     """Two things that were measured on different hardware, models or engines."""
 

@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from .lookup import MAX_TICKS, TICKS_PER_MS
+from .lookup import MAX_TICKS, ROUND_UP, TICKS_PER_MS, WEIGHT_BITS
 
 Ticks = NDArray[np.int64]
 
@@ -25,6 +25,11 @@ def ticks_up(ms: NDArray[np.float64]) -> Ticks:
 def to_ms(ticks: Ticks) -> NDArray[np.float64]:
     """Exact: a tick is a power of two and every value is below 2^40 ticks."""
     return np.asarray(ticks, dtype=np.float64) / TICKS_PER_MS
+
+
+def raised(ticks: int, factor: int) -> int:
+    """Ticks times a factor of 1/4096, rounded up: non-decreasing in both, so order stays order."""
+    return (ticks * factor + ROUND_UP) >> WEIGHT_BITS
 
 
 def budget_ticks(budget_ms: float) -> int:

@@ -74,6 +74,15 @@ def test_loading_a_table_imports_nothing_heavy():
     assert run_fresh(code) == "[]"
 
 
+def test_calibrating_online_imports_nothing_heavy():
+    """It runs in a serving engine's loop, where the core alone is installed."""
+    code = (
+        "import sys, chunkfit\nassert chunkfit.OnlineCalibrator\n"
+        f"print([name for name in {HEAVY!r} if name in sys.modules])"
+    )
+    assert run_fresh(code) == "[]"
+
+
 def test_help_imports_nothing_heavy():
     code = (
         "import sys\nfrom chunkfit.cli.main import app\n"
@@ -92,6 +101,7 @@ def test_public_names_are_pinned():
         "CostTable",
         "Domain",
         "Fingerprint",
+        "OnlineCalibrator",
         "OutOfDomainError",
         "Profile",
         "Scene",

@@ -35,10 +35,19 @@ class Backend(Protocol):
         """
 
     def rotate_and_write(
-        self, queries_keys: torch.Tensor, new_values: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, plan: Any
+        self,
+        queries_keys: torch.Tensor,
+        new_values: torch.Tensor,
+        query_norm: torch.Tensor | None,
+        key_norm: torch.Tensor | None,
+        eps: float,
+        keys: torch.Tensor,
+        values: torch.Tensor,
+        plan: Any,
     ) -> torch.Tensor:
-        """queries_keys (tokens, heads + kv_heads, head_dim) rotated by their positions, the keys and new_values
-        (tokens, kv_heads, head_dim) written to the tokens' slots. Returns the queries; may rotate in place.
+        """queries_keys (tokens, heads + kv_heads, head_dim), each head normed by itself with query_norm or key_norm
+        (head_dim,) and eps, then rotated by its position; both None: rotated only. The keys and new_values (tokens,
+        kv_heads, head_dim) are written to the tokens' slots. Returns the queries; may work in place.
         """
 
     def attend(

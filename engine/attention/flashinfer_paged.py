@@ -24,7 +24,7 @@ from ..config import ModelConfig
 from ..kv_cache import PAGE_SIZE
 from ..step import Step
 from . import triton_paged
-from .host_plan import Part, parts_of, pinned
+from .host_plan import Part, parts_of, pinned, unattended
 from .library import LIBRARIES
 from .triton_paged import add_norm as add_norm
 from .triton_paged import silu_mul as silu_mul
@@ -79,16 +79,23 @@ def plan(step: Step, config: ModelConfig, frequencies: torch.Tensor, dtype: torc
     if chunks is not None:
         first_rows = pinned(chunks.first_rows, device)
         wrapper(chunks, "chunk", True).plan(first_rows, *_paged(chunks, device), *sizes, causal=True, **types)
-    planned = Plan(triton_paged.plan(step, config, frequencies, dtype), tuple(runs))
+    planned = Plan(triton_paged.plan(unattended(step), config, frequencies, dtype), tuple(runs))
     for idle, taken in lent:
         weakref.finalize(planned, idle.append, taken).atexit = False
     return planned
 
 
 def rotate_and_write(
-    queries_keys: torch.Tensor, new_values: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, plan: Plan
+    queries_keys: torch.Tensor,
+    new_values: torch.Tensor,
+    query_norm: torch.Tensor | None,
+    key_norm: torch.Tensor | None,
+    eps: float,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    plan: Plan,
 ) -> torch.Tensor:
-    return triton_paged.rotate_and_write(queries_keys, new_values, keys, values, plan.shared)
+    return triton_paged.rotate_and_write(queries_keys, new_values, query_norm, key_norm, eps, keys, values, plan.shared)
 
 
 def attend(queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, plan: Plan, out: torch.Tensor) -> None:

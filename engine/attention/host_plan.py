@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -31,6 +31,11 @@ def parts_of(step: Step) -> tuple[Part | None, Part | None]:
     sequences = len(host.lengths)
     decodes = sequences - len(host.chunks)
     return _part(host, 0, decodes), _part(host, decodes, sequences)
+
+
+def unattended(step: Step) -> Step:
+    """`step` for a plan of all but attention: no grids of kernels that the library replaces."""
+    return replace(step, decodes=(), chunks=())
 
 
 def pinned(values: NDArray[np.int64], device: torch.device) -> torch.Tensor:

@@ -71,9 +71,20 @@ def add_norm(
 
 
 def rotate_and_write(
-    queries_keys: torch.Tensor, new_values: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, plan: Plan
+    queries_keys: torch.Tensor,
+    new_values: torch.Tensor,
+    query_norm: torch.Tensor | None,
+    key_norm: torch.Tensor | None,
+    eps: float,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    plan: Plan,
 ) -> torch.Tensor:
     heads = queries_keys.shape[1] - new_values.shape[1]
+    if query_norm is not None:
+        size, parts = queries_keys.shape[2:], (queries_keys[:, :heads], queries_keys[:, heads:])
+        norms = zip(parts, (query_norm, key_norm), strict=True)
+        queries_keys = torch.cat([F.rms_norm(part, size, weight, eps) for part, weight in norms], 1)
     turned = rotate(queries_keys, plan.cos, plan.signed_sin)
     keys.index_copy_(0, plan.slots, turned[:, heads:].flatten(1))
     values.index_copy_(0, plan.slots, new_values.flatten(1))

@@ -11,7 +11,7 @@ import torch
 from triton import knobs
 
 from ..config import ModelConfig
-from ..kernels.chunk_attention import TILES, chunk_attention
+from ..kernels.chunk_attention import TILES, ChunkGrid, chunk_attention, grid_for, tile_of
 from ..kernels.decode_attention import decode_attention, splits_for
 from ..kernels.rms_norm import rms_norm
 from ..kernels.rope_kv import rope_kv
@@ -36,7 +36,7 @@ class Plan:
     signed_sin: torch.Tensor
     decodes: int
     splits: int
-    longest_chunk: int
+    chunks: ChunkGrid | None  # None: there are none
     capability: int
 
 
@@ -60,13 +60,18 @@ def plan(step: Step, config: ModelConfig, frequencies: torch.Tensor, dtype: torc
         # A group's contexts are alike, and its longest stands for each.
         total = sum(group.count * group.longest for group in step.decodes)
         splits = splits_for(total, max(group.longest for group in step.decodes), config.kv_heads, processors)
+    chunks = None
+    if step.chunks:
+        tile = tile_of(config.head_dim, dtype.itemsize, capability)
+        sizes = [(rows.tokens, rows.length) for rows in step.chunks]
+        chunks = grid_for(sizes, config.heads // config.kv_heads, config.kv_heads, tile, processors)
     return Plan(
         step,
         cos,
         signed_sin,
         sum(group.count for group in step.decodes),
         splits,
-        max((rows.tokens for rows in step.chunks), default=0),
+        chunks,
         capability,
     )
 
@@ -78,9 +83,17 @@ def add_norm(
 
 
 def rotate_and_write(
-    queries_keys: torch.Tensor, new_values: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, plan: Plan
+    queries_keys: torch.Tensor,
+    new_values: torch.Tensor,
+    query_norm: torch.Tensor | None,
+    key_norm: torch.Tensor | None,
+    eps: float,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    plan: Plan,
 ) -> torch.Tensor:
-    rope_kv(queries_keys, new_values, plan.cos, plan.signed_sin, plan.step.slots, keys, values)
+    turn = (plan.cos, plan.signed_sin, plan.step.slots)
+    rope_kv(queries_keys, new_values, query_norm, key_norm, eps, *turn, keys, values)
     return queries_keys[:, : queries_keys.shape[1] - new_values.shape[1]]
 
 
@@ -98,18 +111,19 @@ def attend(queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, plan
             page_size=PAGE_SIZE,
             splits=plan.splits,
         )
-    if plan.longest_chunk:
+    if plan.chunks is not None:
+        chunk_rows = slice(decodes, decodes + plan.chunks.rows)
         chunk_attention(
-            queries,
+            queries[chunk_rows],
             keys,
             values,
             step.first_rows[decodes:],
             step.lengths[decodes:],
             step.page_starts[decodes:],
             step.pages,
-            out,
+            out[chunk_rows],
             page_size=PAGE_SIZE,
-            longest_chunk=plan.longest_chunk,
+            grid=plan.chunks,
             capability=plan.capability,
         )
 

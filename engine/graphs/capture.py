@@ -18,8 +18,8 @@ class Capture(Protocol):
     def __call__(self, function: Callable[[], T]) -> tuple[Replay, T]:
         """What runs `function` again on the tensors it met, and its result, whose tensors every replay overwrites.
 
-        What `function` allocates and does not return may be used again by whatever is captured later: replays take
-        turns, and what one leaves for another lies in tensors made before or returned.
+        What `function` allocates may be used again by whatever is captured after it is released, so a replay may
+        overwrite it: what one leaves for another lies in tensors made before, or held while the other is captured.
         """
 
 
@@ -43,7 +43,7 @@ class CudaCapture:
             with torch.cuda.stream(self._stream):
                 function()
                 torch.cuda.synchronize()
-                # Of calls in other threads only their own captures are a concern.
+                # Nothing that another thread calls meanwhile ends it.
                 graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
                 try:
                     result = function()

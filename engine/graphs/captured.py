@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from ..host_step import HostStep, SequenceWork, lay_out
+from ..kv_cache import pages_for
 from ..model import Decoder
 from ..step import send
 from .capture import Capture
@@ -13,6 +14,9 @@ from .padding import NOTHING, pad_decodes, pad_rows
 from .piecewise import Handover, Pieces, capture_pieces
 from .sizes import CAPTURE_SIZES, DECODE_SIZES, bucket_for
 from .static_step import StaticStep
+
+# Attention of a few rows has its keys split from less than this on, on a device that they do not fill.
+SPLIT_CONTEXT = 4096
 
 
 class CapturedPasses:
@@ -36,7 +40,7 @@ class CapturedPasses:
         self._static = StaticStep(largest, 2 * pages + 16 * largest, device)
         handover = Handover.allocate(decoder.config, largest, device, dtype)
         with torch.inference_mode():
-            self._compile_attention(decoder)
+            self._compile_attention(decoder, longest)
             logits = embedding.new_empty((max(self._decode_sizes, default=0), decoder.config.vocab_size))
             for size in reversed(self._sizes):
                 self._static.load(pad_rows(NOTHING, size, pages))
@@ -63,10 +67,14 @@ class CapturedPasses:
         padded = pad_rows(batch, size, self._dummy_page)
         if not self._static.holds(padded):
             return None
-        return self._pieces[size].run(self._static.load(padded), tokens)
+        self._static.load(padded)
+        return self._pieces[size].run(self._static.views(padded), tokens)
 
-    def _compile_attention(self, decoder: Decoder) -> None:
-        """Attention of a chunk is in no graph; here it is called once, beside a decode, before the first capture."""
-        work = SequenceWork([0], 0, [self._dummy_page])
-        batch = lay_out([work], [work], vocab_size=1, pages=self._dummy_page + 1)
-        decoder.forward(send(batch, decoder.weights.embedding.device))
+    def _compile_attention(self, decoder: Decoder, longest: int) -> None:
+        """Attention of chunks is in no graph, nor is that of decodes beside them: here each is called once with its
+        keys whole and, where a context is long enough for that, split.
+        """
+        for start in {0, min(longest - 1, SPLIT_CONTEXT)}:
+            work = SequenceWork([0], start, [self._dummy_page] * pages_for(start + 1))
+            batch = lay_out([work], [work], vocab_size=1, pages=self._dummy_page + 1)
+            decoder.forward(send(batch, decoder.weights.embedding.device))

@@ -39,4 +39,7 @@ def pad_decodes(batch: HostStep, size: int, dummy_page: int) -> HostStep:
 
 
 def _filled(values: NDArray[np.int64], size: int, value: int) -> NDArray[np.int64]:
-    return np.pad(values, (0, size - len(values)), constant_values=value)
+    # np.pad takes ten times as long, seven times an iteration.
+    filled = np.full(size, value, dtype=np.int64)
+    filled[: len(values)] = values
+    return filled

@@ -80,6 +80,7 @@ def capture_pieces(decoder: Decoder, static: StaticStep, size: int, handover: Ha
         _enter(decoder, 0, hidden, None, plan, handover)
         return plan
 
+    # Held while the other pieces are captured. Later sizes may overwrite it: the first piece makes it anew.
     replay, plan = capture(first)
     replays = [replay]
     for index in range(decoder.config.layers):

@@ -23,10 +23,13 @@ class StaticStep:
     def holds(self, batch: HostStep) -> bool:
         return sum(len(array) for array in batch.arrays) <= self._entries
 
-    def load(self, batch: HostStep) -> Step:
-        """Copies `batch`, padded, without waiting; the views of it are good until the next one comes."""
+    def load(self, batch: HostStep) -> None:
+        """Copies `batch`, padded, without waiting."""
         buffer = host_buffer(batch, self._buffer.device)
         self._buffer[: len(buffer)].copy_(buffer, non_blocking=True)
+
+    def views(self, batch: HostStep) -> Step:
+        """Of the batch loaded last, for what is not captured."""
         return views(batch, self._buffer)
 
     def rows(self, size: int) -> Step:

@@ -4,7 +4,7 @@ what runs on one.
 
 from __future__ import annotations
 
-from . import chunk_attention, decode_attention, rms_norm, rope_kv, silu_mul
+from . import chunk_attention, decode_attention, rms_norm, rope_kv, silu_mul, split_reduction
 from .variant import Variant
 
 
@@ -16,21 +16,21 @@ def configurations(
     hidden_size: int,
     intermediate_size: int,
     eps: float,
+    qk_norm: bool,
     page_size: int,
     itemsize: int,
     capability: int,
 ) -> dict[str, Variant]:
     """Variants by name, for a model of that shape, `itemsize` bytes an element, on a GPU of that major capability."""
     shape = (heads, kv_heads, head_dim, page_size, itemsize)
-    (whole,) = decode_attention.variants(*shape, split=False)
-    part, reduction = decode_attention.variants(*shape, split=True)
     return {
         "rms_norm": rms_norm.variant(hidden_size, eps, add=False),
         "rms_norm, add": rms_norm.variant(hidden_size, eps, add=True),
-        "rope_kv": rope_kv.variant(heads, kv_heads, head_dim),
+        "rope_kv": rope_kv.variant(heads, kv_heads, head_dim, eps, norm=qk_norm),
         "silu_mul": silu_mul.variant(intermediate_size),
-        "decode_attention": whole,
-        "decode_attention, split": part,
-        "decode_attention, reduction": reduction,
-        "chunk_attention": chunk_attention.variant(*shape, capability),
+        "decode_attention": decode_attention.variant(*shape, split=False),
+        "decode_attention, split": decode_attention.variant(*shape, split=True),
+        "chunk_attention": chunk_attention.variant(*shape, capability, split=False),
+        "chunk_attention, split": chunk_attention.variant(*shape, capability, split=True),
+        "split_reduction": split_reduction.variant(heads, head_dim),
     }

@@ -1,5 +1,5 @@
 """Paged attention of one query token per sequence, its keys split over several programs (flash-decoding,
-Dao et al., 2023) whose parts a second kernel puts together.
+Dao et al., 2023) whose parts `split_reduction` puts together.
 
 The query heads of one KV head are the rows of one product, padded to the 16 that a matrix unit takes, so
 keys and values are read once.
@@ -14,6 +14,7 @@ import triton
 import triton.language as tl
 
 from .paged_softmax import fold_keys, softmax_scale
+from .split_reduction import reduce_splits, workspace
 from .variant import Variant, options, padded
 
 if TYPE_CHECKING:
@@ -33,13 +34,6 @@ PROGRAMS_PER_PROCESSOR = 4
 # A split that reads less than this costs more, in starting it and in its part, than it saves.
 LEAST_KEYS = 128
 MOST_SPLITS = 64
-PARTS_BLOCK = 16
-
-
-@triton.jit
-def _keys_per_split(length, splits, BLOCK_N: tl.constexpr):
-    """Whole blocks, equal shares of this sequence's own length: the grid does not depend on it."""
-    return tl.cdiv(tl.cdiv(length, splits), BLOCK_N) * BLOCK_N
 
 
 @triton.jit(do_not_specialize_on_alignment=["lengths", "page_starts", "pages"])
@@ -47,7 +41,7 @@ def _attend(
     queries,  # (tokens, HEADS, HEAD_DIM), rows query_stride apart
     out,  # (tokens, HEADS, HEAD_DIM)
     partials,  # (decodes, HEADS, splits, HEAD_DIM) float32
-    log_totals,  # (decodes, HEADS, splits) float32: log2 of the sum of exponentials
+    log_totals,  # (decodes, HEADS, splits) float32: log2 of the sum of exponentials, -inf of no keys
     keys,  # (slots, KV_HEADS, HEAD_DIM)
     values,
     lengths,  # (decodes,) int64
@@ -68,16 +62,23 @@ def _attend(
     split = tl.program_id(2)
     splits = tl.num_programs(2)
     length = tl.load(lengths + sequence).to(tl.int32)
-    share = _keys_per_split(length, splits, BLOCK_N)
-    first = split * share
-    end = tl.minimum(first + share, length)
-    if first >= length:
-        return
-
     SHARED: tl.constexpr = HEADS // KV_HEADS
     lane = tl.arange(0, BLOCK_H)
     dims = tl.arange(0, HEAD_DIM)
     head = kv_head * SHARED + lane
+    row = sequence * HEADS + head
+    part = row * splits + split
+    first = 0
+    end = length
+    if SPLIT:
+        # Whole blocks, equal shares of this sequence's own length: the grid does not depend on it.
+        share = tl.cdiv(tl.cdiv(length, splits), BLOCK_N) * BLOCK_N
+        first = split * share
+        end = tl.minimum(first + share, length)
+        if first >= length:
+            tl.store(log_totals + part, tl.full([BLOCK_H], float("-inf"), tl.float32), mask=lane < SHARED)
+            return
+
     real = (lane < SHARED)[:, None]
     query = tl.load(queries + sequence * query_stride + head[:, None] * HEAD_DIM + dims[None, :], mask=real, other=0.0)
     table = pages + tl.load(page_starts + sequence)
@@ -103,48 +104,11 @@ def _attend(
             BLOCK_N=BLOCK_N,
         )
     attended = weighted / total[:, None]
-    row = sequence * HEADS + head
     if SPLIT:
-        part = row * splits + split
         tl.store(partials + part[:, None] * HEAD_DIM + dims[None, :], attended, mask=real)
         tl.store(log_totals + part, maximum + tl.log2(total), mask=lane < SHARED)
     else:
         tl.store(out + row[:, None] * HEAD_DIM + dims[None, :], attended.to(out.dtype.element_ty), mask=real)
-
-
-@triton.jit(do_not_specialize=["splits"], do_not_specialize_on_alignment=["lengths"])
-def _reduce(
-    out,
-    partials,
-    log_totals,
-    lengths,
-    splits,
-    HEADS: tl.constexpr,
-    HEAD_DIM: tl.constexpr,
-    BLOCK_N: tl.constexpr,
-    BLOCK_P: tl.constexpr,
-):
-    sequence = tl.program_id(0).to(tl.int64)
-    row = sequence * HEADS + tl.program_id(1)
-    length = tl.load(lengths + sequence).to(tl.int32)
-    used = tl.cdiv(length, _keys_per_split(length, splits, BLOCK_N))
-    dims = tl.arange(0, HEAD_DIM)
-    maximum = -float("inf")
-    total = 0.0
-    weighted = tl.zeros([HEAD_DIM], tl.float32)
-    for begin in tl.range(0, used, BLOCK_P):
-        split = begin + tl.arange(0, BLOCK_P)
-        written = split < used
-        part = row * splits + split
-        logs = tl.load(log_totals + part, mask=written, other=float("-inf"))
-        parts = tl.load(partials + part[:, None] * HEAD_DIM + dims[None, :], mask=written[:, None], other=0.0)
-        new_maximum = tl.maximum(maximum, tl.max(logs, 0))
-        weights = tl.exp2(logs - new_maximum)
-        decay = tl.exp2(maximum - new_maximum)
-        weighted = weighted * decay + tl.sum(parts * weights[:, None], 0)
-        total = total * decay + tl.sum(weights, 0)
-        maximum = new_maximum
-    tl.store(out + row * HEAD_DIM + dims, (weighted / total).to(out.dtype.element_ty))
 
 
 def splits_for(lengths_total: int, longest: int, kv_heads: int, processors: int) -> int:
@@ -156,12 +120,10 @@ def splits_for(lengths_total: int, longest: int, kv_heads: int, processors: int)
 
 
 @functools.cache
-def variants(
-    heads: int, kv_heads: int, head_dim: int, page_size: int, itemsize: int, split: bool
-) -> tuple[Variant, ...]:
-    """The attention kernel and, where keys are split, the reduction."""
+def variant(heads: int, kv_heads: int, head_dim: int, page_size: int, itemsize: int, split: bool) -> Variant:
+    """split: leaves parts for `split_reduction` instead of the result."""
     block_n, warps, stages = BLOCKS[head_dim, itemsize]
-    attend = Variant(
+    return Variant(
         _attend,
         {
             "HEADS": heads,
@@ -175,12 +137,6 @@ def variants(
         },
         options(warps, stages),
     )
-    reduce = Variant(
-        _reduce,
-        {"HEADS": heads, "HEAD_DIM": head_dim, "BLOCK_N": block_n, "BLOCK_P": PARTS_BLOCK},
-        options(warps=2),
-    )
-    return (attend, reduce) if split else (attend,)
 
 
 def decode_attention(
@@ -202,17 +158,10 @@ def decode_attention(
     (decodes,) and pages are int64; the block table of sequence i begins at pages[page_starts[i]]. Rows of queries
     may lie apart (stride 0), heads and dimensions not. Nothing outside the sequences is read.
     """
-    import torch  # here, so that the compiler alone can load this module
-
     _, heads, head_dim = queries.shape
     decodes, kv_heads = lengths.shape[0], keys.shape[1] // head_dim
-    attend, *reduce = variants(heads, kv_heads, head_dim, page_size, queries.element_size(), splits > 1)
-    if splits > 1:
-        partials = queries.new_empty((decodes, heads, splits, head_dim), dtype=torch.float32)
-        log_totals = queries.new_empty((decodes, heads, splits), dtype=torch.float32)
-    else:
-        partials = log_totals = out  # not touched
-    attend.launch(
+    partials, log_totals = workspace(out[:decodes], splits)
+    variant(heads, kv_heads, head_dim, page_size, queries.element_size(), splits > 1).launch(
         (decodes, kv_heads, splits),
         queries,
         out,
@@ -225,5 +174,5 @@ def decode_attention(
         pages,
         queries.stride(0),
     )
-    for kernel in reduce:
-        kernel.launch((decodes, heads), out, partials, log_totals, lengths, splits)
+    if splits > 1:
+        reduce_splits(partials, log_totals, out[:decodes])

@@ -1,5 +1,5 @@
-"""Rotary position embedding of queries and keys (half-split layout), and the write of keys and values into
-their pages, in one pass over what the projection made.
+"""Norm of each query and key head where the model has it (Qwen3), rotary position embedding (half-split layout), and
+the write of keys and values into their pages, in one pass over what the projection made.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 def _rope_kv(
     queries_keys,  # (tokens, HEADS + KV_HEADS, HEAD_DIM), rows row_stride apart; queries are written in place
     new_values,  # (tokens, KV_HEADS, HEAD_DIM), rows value_stride apart
+    query_norm,  # (HEAD_DIM,), read where NORM
+    key_norm,  # (HEAD_DIM,), read where NORM
     cos,  # (tokens, HEAD_DIM) float32; the halves are equal, and the first is read
     signed_sin,  # (tokens, HEAD_DIM) float32; the second half is the sine
     slots,  # (tokens,) int64
@@ -30,7 +32,9 @@ def _rope_kv(
     HEADS: tl.constexpr,
     KV_HEADS: tl.constexpr,
     HEAD_DIM: tl.constexpr,
+    EPS: tl.constexpr,
     BLOCK_H: tl.constexpr,
+    NORM: tl.constexpr,
 ):
     SHARED: tl.constexpr = HEADS // KV_HEADS
     HALF: tl.constexpr = HEAD_DIM // 2
@@ -44,11 +48,17 @@ def _rope_kv(
     real = (lane <= SHARED)[:, None]
     left = tl.load(first, mask=real, other=0.0).to(tl.float32)
     right = tl.load(first + HALF, mask=real, other=0.0).to(tl.float32)
+    is_query = (lane < SHARED)[:, None]
+    if NORM:
+        # Heads lie in rows: a norm is a sum along one, and the lanes behind the key head are not stored.
+        scale = tl.rsqrt(tl.sum(left * left + right * right, 1) / HEAD_DIM + EPS)[:, None]
+        query_weights, key_weights = query_norm + dims[None, :], key_norm + dims[None, :]
+        left *= scale * tl.where(is_query, tl.load(query_weights), tl.load(key_weights)).to(tl.float32)
+        right *= scale * tl.where(is_query, tl.load(query_weights + HALF), tl.load(key_weights + HALF)).to(tl.float32)
     cosine = tl.load(cos + token * HEAD_DIM + dims)[None, :]
     sine = tl.load(signed_sin + token * HEAD_DIM + HALF + dims)[None, :]
     turned_left = (left * cosine - right * sine).to(keys.dtype.element_ty)
     turned_right = (right * cosine + left * sine).to(keys.dtype.element_ty)
-    is_query = (lane < SHARED)[:, None]
     tl.store(first, turned_left, mask=is_query)
     tl.store(first + HALF, turned_right, mask=is_query)
 
@@ -64,14 +74,16 @@ def _rope_kv(
 
 
 @functools.cache
-def variant(heads: int, kv_heads: int, head_dim: int) -> Variant:
+def variant(heads: int, kv_heads: int, head_dim: int, eps: float, norm: bool) -> Variant:
     return Variant(
         _rope_kv,
         {
             "HEADS": heads,
             "KV_HEADS": kv_heads,
             "HEAD_DIM": head_dim,
+            "EPS": eps,
             "BLOCK_H": padded(heads // kv_heads + 1),
+            "NORM": norm,
         },
         options(warps=2),
     )
@@ -80,6 +92,9 @@ def variant(heads: int, kv_heads: int, head_dim: int) -> Variant:
 def rope_kv(
     queries_keys: torch.Tensor,
     new_values: torch.Tensor,
+    query_norm: torch.Tensor | None,
+    key_norm: torch.Tensor | None,
+    eps: float,
     cos: torch.Tensor,
     signed_sin: torch.Tensor,
     slots: torch.Tensor,
@@ -90,14 +105,17 @@ def rope_kv(
     and new_values (tokens, kv_heads, head_dim) to rows `slots` (tokens,) of keys and values (slots, kv_heads *
     head_dim). The keys in queries_keys stay as they were.
 
+    query_norm, key_norm: (head_dim,) weights of the RMSNorm of each head that comes first, in float32, or both None.
     cos and signed_sin are `rope.rotation` in float32, one row a token. Rows of the first two may lie apart.
     """
     tokens, kv_heads, head_dim = new_values.shape
     heads = queries_keys.shape[1] - kv_heads
-    variant(heads, kv_heads, head_dim).launch(
+    variant(heads, kv_heads, head_dim, eps, query_norm is not None).launch(
         (tokens, kv_heads),
         queries_keys,
         new_values,
+        queries_keys if query_norm is None else query_norm,
+        queries_keys if key_norm is None else key_norm,
         cos,
         signed_sin,
         slots,

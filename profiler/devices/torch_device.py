@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import AbstractContextManager
 
 import numpy as np
 import torch
@@ -101,6 +102,10 @@ class TorchDevice:
         last.record()
         last.synchronize()
         return Sample(latency_ms, first.elapsed_time(last))
+
+    def eager(self) -> AbstractContextManager[None]:
+        """Inside, `run` uses no CUDA graphs."""
+        return self._engine.eager()
 
     def state(self) -> DeviceState:
         return self._state()

@@ -2,7 +2,8 @@
 
 Convention: bytes = each value read once and written once (of add_norm the sum as well as its norm), norm weights, cos
 and sin, 8 bytes for each KV slot. FLOPs per value: add_norm 5 (add, square, add, scale, weight), rope 3 (two products
-and an add, of queries and keys), silu_mul 5 (exponential, add, division, two products).
+and an add, of queries and keys) and 4 more where heads are normed, silu_mul 5 (exponential, add, division, two
+products).
 """
 
 from __future__ import annotations
@@ -50,13 +51,14 @@ def _rope_write(config: ModelConfig, item: int, tokens: int) -> Operator:
         plan = planned(engine, [], [bench.chunk(tokens, 0)])
         return lambda: rotate_and_write(engine, projected, plan)
 
-    read = item * tokens * (width + 2 * config.head_dim) + SLOT_BYTES * tokens
+    norms = 2 * config.head_dim * config.qk_norm
+    read = item * (tokens * (width + 2 * config.head_dim) + norms) + SLOT_BYTES * tokens
     return Operator(
         FAMILY,
         "rope_write",
         {"tokens": tokens},
         read + item * tokens * width,
-        3 * tokens * (config.query_size + config.kv_size),
+        (3 + 4 * config.qk_norm) * tokens * (config.query_size + config.kv_size),
         read,
         make,
         kv_tokens=tokens + 15,

@@ -106,6 +106,7 @@ class WholeV1(Strict):
     p50_ms: Positive = Field(description="host wall clock, sampling included")
     fastest_ms: Positive = Field(description="far below p50_ms: something else ran on the machine")
     event_p50_ms: Positive | None
+    eager_p50_ms: Positive | None = Field(description="p50_ms without CUDA graphs; null where none were captured")
     operators_cold_ms: Positive = Field(description="sum of cold medians over all layers")
     operators_warm_ms: Positive = Field(description="the same of warm medians")
     rest_ms: float = Field(description="p50_ms - operators_cold_ms")

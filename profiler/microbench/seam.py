@@ -15,7 +15,6 @@ from ...engine.attention import BACKENDS
 from ...engine.attention.base import Backend
 from ...engine.engine import Engine
 from ...engine.host_step import SequenceWork
-from ...engine.model import norm_heads
 from ...engine.step import build_step
 
 
@@ -47,11 +46,18 @@ def rotate_and_write(engine: Engine, projected: torch.Tensor, plan: Any) -> torc
 
     Returns the queries (tokens, heads, head_dim).
     """
-    config = engine.config
+    config, layer = engine.config, engine.weights.layers[0]
     heads = projected.view(projected.shape[0], -1, config.head_dim)
     rotated = config.heads + config.kv_heads
-    queries_keys = norm_heads(heads[:, :rotated], engine.weights.layers[0], config)
-    return backend_of(engine).rotate_and_write(queries_keys, heads[:, rotated:], *engine.cache.layer(0), plan)
+    return backend_of(engine).rotate_and_write(
+        heads[:, :rotated],
+        heads[:, rotated:],
+        layer.query_norm,
+        layer.key_norm,
+        config.rms_norm_eps,
+        *engine.cache.layer(0),
+        plan,
+    )
 
 
 def attention(

@@ -13,7 +13,7 @@ import numpy as np
 from ...engine.config import ModelConfig
 from ...tables.batch import Batch
 from ...tables.domain import Domain
-from ..devices.base import DeviceSpec
+from ..devices.base import DeviceSpec, Sample
 from ..devices.torch_device import TorchDevice
 from .grid import Point, parts_of
 from .results import Key, OperatorRowV1, WholeV1
@@ -58,9 +58,7 @@ def measure_whole(
     parts = [(times, rows[key]) for times, key in parts_of(config, batch)]
     n, k, c, u = batch
     engine.prepare(Batch.of(*batch))
-    for _ in range(WARMUPS):
-        engine.run()
-    samples = [engine.run() for _ in range(repeats)]
+    samples = _samples(engine, repeats)
     latencies = [sample.latency_ms for sample in samples]
     p50 = float(np.median(latencies))
     events = [sample.event_ms for sample in samples if sample.event_ms is not None]
@@ -75,8 +73,21 @@ def measure_whole(
         p50_ms=p50,
         fastest_ms=min(latencies),
         event_p50_ms=float(np.median(events)) if events else None,
+        eager_p50_ms=_eager_p50_ms(engine, repeats) if engine.fingerprint.capture_sizes else None,
         operators_cold_ms=cold,
         operators_warm_ms=sum(times * row.warm_p50_ms for times, row in parts),
         rest_ms=p50 - cold,
         fits_cache=config.parameter_count * item + kv_bytes <= cache_bytes,
     )
+
+
+def _eager_p50_ms(engine: TorchDevice, repeats: int) -> float:
+    """Of the prepared batch, on the same pages."""
+    with engine.eager():
+        return float(np.median([sample.latency_ms for sample in _samples(engine, repeats)]))
+
+
+def _samples(engine: TorchDevice, repeats: int) -> list[Sample]:
+    for _ in range(WARMUPS):
+        engine.run()
+    return [engine.run() for _ in range(repeats)]

@@ -145,8 +145,9 @@ def test_validate_against_another_profile(made, tmp_path, command):
 
 def test_fit_writes_the_table_and_its_evidence(made, tmp_path, command):
     out = tmp_path / "table.json"
-    done = command("fit", made / "profile.parquet", "--out", out, "--json")
+    done = command("fit", made / "profile.parquet", "--out", out, "--fitter", "scene-experts", "--json")
     assert done.code == 0
+    assert done.json["fitter"]["options"]["selection"]["why"] == "scene_experts was asked for"
     assert done.json["certificate"]["points"] == 400
     assert CostTable.load(out).document.scenes == CostTable.load(made / "table.json").document.scenes
 

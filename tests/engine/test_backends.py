@@ -110,7 +110,7 @@ def test_a_mixed_pass_launches_decodes_once_and_chunks_once(launches):
         ("rope_kv", "_rope_kv", (633, 8)),
         # 4 programs on each of 4 processors, over 8 heads: the longest is nearly all of it.
         ("decode_attention", "_attend", (3, 8, 2)),
-        ("decode_attention", "_reduce", (3, 32)),
+        ("split_reduction", "_reduce", (3, 32)),
         # 600 tokens of 4 query heads in tiles of 128 rows.
         ("chunk_attention", "_attend", (19, 8, 2)),
         ("rms_norm", "_norm", (633,)),
@@ -119,6 +119,28 @@ def test_a_mixed_pass_launches_decodes_once_and_chunks_once(launches):
     assert [launch[:3] for launch in launches] == layer * config.layers + [("rms_norm", "_norm", (5,))]
     adds = [constants["ADD"] for module, _, _, constants in launches if module == "rms_norm"]
     assert adds == [False] + [True] * (2 * config.layers)  # nothing to add before the first layer
+
+
+def test_a_small_chunk_after_a_long_prefix_is_split_and_a_large_one_is_not(launches, monkeypatch):
+    pytest.importorskip("triton", reason="triton is not installed (it is for Linux)")
+    from chunkfit.engine.attention import triton_paged
+
+    monkeypatch.setattr(triton_paged, "_processors_and_capability", lambda _: (132, 9))
+    config = replace(PRESETS["llama-3-8b"], layers=1)
+    passed(config, [decode(20)], [chunk(32_768, 16)])
+    attention = [launch[:3] for launch in launches if launch[0] in ("chunk_attention", "split_reduction")]
+    assert attention == [("chunk_attention", "_attend", (1, 8 * 16, 1)), ("split_reduction", "_reduce", (16, 32))]
+    launches.clear()
+    passed(config, [decode(20)], [chunk(32_768, 1024)])
+    attention = [launch[:3] for launch in launches if launch[0] in ("chunk_attention", "split_reduction")]
+    assert attention == [("chunk_attention", "_attend", (32, 8, 1))]
+
+
+def test_head_norms_are_no_launches_of_their_own(launches):
+    config = PRESETS["qwen3-8b"]
+    passed(config, [decode(20)], [])
+    assert [constants["NORM"] for module, _, _, constants in launches if module == "rope_kv"] == [True] * config.layers
+    assert len([launch for launch in launches if launch[0] == "rms_norm"]) == 2 * config.layers + 1
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from chunkfit.fitters.grid_field import MOST_VALUES, fit_field, grid_of
+from chunkfit.fitters.folds import MOST_VALUES
+from chunkfit.fitters.grid_field import fit_field, grid_of
 from chunkfit.fitters.hybrid import hybrid
 from chunkfit.fitters.rows import Rows
 from chunkfit.fitters.trend_features import trend_features
@@ -67,3 +68,9 @@ def test_many_distinct_values_are_no_grid():
     points = np.column_stack([np.ones_like(chunks), np.full_like(chunks, 64), chunks, np.zeros_like(chunks)])
     assert grid_of(Scene.MIXED, points) is None
     assert grid_of(Scene.MIXED, points[:-1]) is not None
+
+
+def test_a_thin_scatter_is_no_grid():
+    """Thirty random points have thirty values on each axis: a grid of 810,000 nodes around nothing."""
+    scatter = np.random.default_rng(0).integers(1, 1000, (30, 4))
+    assert grid_of(Scene.MIXED, scatter) is None

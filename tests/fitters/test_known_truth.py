@@ -11,8 +11,11 @@ import pytest
 
 from chunkfit import CostTable
 from chunkfit.fitters.fit import fit
+from chunkfit.fitters.predictor import TablePredictor
+from chunkfit.fitters.registry import ESTIMATORS
 from chunkfit.profiler.columns import PAIRED
 from chunkfit.profiler.devices import truth
+from chunkfit.profiler.domains import SYNTHETIC_DOMAIN
 from chunkfit.profiler.law import draw
 from chunkfit.profiler.profile import Profile
 from chunkfit.profiler.synthetic_profile import synthetic_profile
@@ -151,3 +154,43 @@ def test_a_hundred_seeds():
         scores.append(score(fit(profile), profile, seed))
     print("\n".join(f"seed {i}: {s}" for i, s in enumerate(scores)))
     check_all(scores, covered=93)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in ESTIMATORS if name != "roofline"])
+def test_the_promise_holds_whatever_the_fitter(name):
+    """A poor estimator pays with a wide bound, never with coverage."""
+    scores = []
+    for seed in range(3):
+        profile = synthetic_profile(seed)
+        scores.append(score(fit(profile, fitter=name), profile, seed))
+    print("\n".join(f"{name}, seed {i}: {s}" for i, s in enumerate(scores)))
+    assert min(s.coverage for s in scores) >= 0.988
+    assert np.median([s.coverage for s in scores]) >= 0.99
+
+
+@pytest.mark.slow
+def test_auto_meets_what_is_asked_of_the_best():
+    scores = []
+    for seed in range(3):
+        profile = synthetic_profile(seed)
+        scores.append(score(fit(profile, fitter="auto"), profile, seed))
+    check_all(scores, covered=3)
+
+
+@pytest.mark.slow
+def test_chosen_points_are_worth_more_than_drawn_ones():
+    """300 points, two thirds of them chosen in rounds, against 300 drawn beforehand, over ten seeds."""
+    predictor = TablePredictor(SYNTHETIC_DOMAIN, (129,))
+    drawn, chosen = [], []
+    for seed in range(10):
+        for made, tolerance in ((drawn, None), (chosen, 0.0)):
+            profile = synthetic_profile(seed, fit_points=300, tolerance=tolerance, predictor=predictor)
+            assert profile.select("fit").columns["point_id"].size == 900
+            made.append(score(fit(profile), profile, seed))
+    listed = "\n".join(f"drawn {a}\nchosen {b}" for a, b in zip(drawn, chosen, strict=True))
+    print(listed)
+    for measure, room in (("median_error", 1.03), ("p99_error", 1.03), ("bound_ratio", 1.005)):
+        means = [float(np.mean([getattr(s, measure) for s in scores])) for scores in (drawn, chosen)]
+        assert means[1] <= room * means[0], f"{measure}\n{listed}"
+    assert sum(s.coverage >= 0.99 for s in chosen) >= 8, listed

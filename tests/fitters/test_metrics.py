@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import binomtest
 
 from chunkfit.fitters.metrics import block_bootstrap, clopper_pearson, counts, errors, pinball
-from chunkfit.fitters.rows import Rows, point_medians
+from chunkfit.fitters.rows import Rows, at_most, point_medians
 
 
 def rows(latency, ids=None):
@@ -50,3 +50,11 @@ def test_point_medians_of_odd_even_and_unsorted_repeats():
     medians = point_medians(rows([3.0, 7.0, 1.0, 2.0, 8.0], ids=[4, 9, 4, 4, 9]))
     assert medians.point_id.tolist() == [4, 9]
     assert medians.latency_ms.tolist() == [2.0, 7.5]
+
+
+def test_at_most_keeps_whole_points_and_the_same_ones():
+    rows = Rows(np.zeros((30, 4), dtype=int), np.arange(30.0) + 1, np.repeat(np.arange(10), 3), np.zeros(30, bool))
+    few = at_most(rows, 4)
+    assert (few.point_count, len(few)) == (4, 12)
+    assert (at_most(rows, 4).point_id == few.point_id).all()
+    assert at_most(rows, 10) is rows

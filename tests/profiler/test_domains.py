@@ -5,9 +5,17 @@ from dataclasses import replace
 import pytest
 
 from chunkfit.engine.config import MOST_CHUNKS, PRESETS
+from chunkfit.engine.graphs.sizes import CAPTURE_SIZES
 from chunkfit.engine.memory import MemoryPlan, largest_batch, page_slack
 from chunkfit.profiler.devices import resolve_device
-from chunkfit.profiler.domains import SYNTHETIC_DOMAIN, capacity_note, cpu_domain, cuda_domain, default_domain
+from chunkfit.profiler.domains import (
+    SYNTHETIC_DOMAIN,
+    capacity_note,
+    cpu_domain,
+    cuda_domain,
+    default_domain,
+    default_step_totals,
+)
 from chunkfit.profiler.plan import draw_plan
 from chunkfit.tables.errors import DeviceUnavailableError, UsageError
 
@@ -74,6 +82,13 @@ def test_one_block_is_the_least():
     assert cuda_domain(config, free).kv_tokens == 16_384
     with pytest.raises(DeviceUnavailableError, match=r"expected at least 20,284"):
         cuda_domain(config, free - 64 * plan.kv_token)
+
+
+def test_one_past_each_captured_size_is_a_step():
+    steps = default_step_totals("cuda")
+    assert {size + 1 for size in CAPTURE_SIZES} < set(steps)
+    assert list(steps) == sorted(set(steps))
+    assert default_step_totals("cpu") == ()
 
 
 def test_cpu_and_unknown_devices():

@@ -16,9 +16,11 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-# What the runtime would say of each argument: integers are model constants divisible by 16 ("splits" is not
-# specialised), tensors are aligned but for the metadata, which are views of one buffer.
+# What the runtime would say of each argument: integers are model constants divisible by 16 (but for those of a
+# batch, which are not specialised), tensors are aligned but for the metadata, which are views of one buffer.
 METADATA = ("lengths", "page_starts", "pages", "first_rows", "slots")
+OF_A_BATCH = ("splits", "keys_per_split")
+ELEMENTS = {2: "*bf16", 4: "*fp32"}
 FLOATS = ("partials", "log_totals", "cos", "signed_sin")
 
 
@@ -27,7 +29,7 @@ def argument_type(name, element):
         return "*i64"
     if name in FLOATS:
         return "*fp32"
-    return "i32" if name.endswith("stride") or name == "splits" else element
+    return "i32" if name.endswith("stride") or name in OF_A_BATCH else element
 
 
 def compile_arguments(variant, element):
@@ -36,11 +38,11 @@ def compile_arguments(variant, element):
     signature = {n: "constexpr" if n in variant.constants else argument_type(n, element) for n in kernel.arg_names}
     if variant.constants.get("SPLIT") is False:  # `out` stands where parts would
         signature |= {"partials": element, "log_totals": element}
-    unknown = (*METADATA, "splits")
+    unknown = (*METADATA, *OF_A_BATCH)
     return signature, [name for name, kind in signature.items() if kind != "constexpr" and name not in unknown]
 
 
-def compile_for(variant, capability, element="*bf16"):
+def compile_for(variant, capability, element):
     signature, divisible = compile_arguments(variant, element)
     attributes = {(variant.kernel.arg_names.index(name),): [["tt.divisibility", 16]] for name in divisible}
     source = ASTSource(variant.kernel, signature, dict(variant.constants), attributes)
@@ -70,7 +72,12 @@ def main(engine, request):
     from kernels.configurations import configurations
 
     rows = [
-        {"capability": capability, "shape": shape, "kernel": name, **usage(compile_for(variant, capability))}
+        {
+            "capability": capability,
+            "shape": shape,
+            "kernel": name,
+            **usage(compile_for(variant, capability, ELEMENTS[sizes["itemsize"]])),
+        }
         for capability in request["capabilities"]
         for shape, sizes in request["shapes"].items()
         for name, variant in configurations(**sizes, capability=capability // 10).items()

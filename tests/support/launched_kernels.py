@@ -1,5 +1,6 @@
-"""Passes of the tiny model over batches of many sizes, with everything of Triton but compiler and GPU: prints which
-compiled forms the runtime would have asked for, one JSON line each, next to what the compile test compiles.
+"""Passes of the tiny model over batches of many sizes, captured ones too, with everything of Triton but compiler and
+GPU: prints which compiled forms the runtime would have asked for, one JSON line each, next to what the compile test
+compiles.
 """
 
 import json
@@ -7,16 +8,20 @@ import sys
 
 import torch
 from compile_kernels import compile_arguments
+from fake_graphs import FakeCapture
 from triton import knobs
 from triton.backends.compiler import GPUTarget
 from triton.runtime import driver
 
 from chunkfit.engine import PRESETS, SequenceWork, attention
 from chunkfit.engine.attention import triton_paged
+from chunkfit.engine.graphs import captured
+from chunkfit.engine.graphs.captured import CapturedPasses
+from chunkfit.engine.host_step import lay_out
 from chunkfit.engine.kernels.configurations import configurations
 from chunkfit.engine.kv_cache import allocate_kv_cache, pages_for
 from chunkfit.engine.model import Decoder, random_weights
-from chunkfit.engine.step import build_step
+from chunkfit.engine.step import send
 
 CPU = torch.device("cpu")
 TINY = PRESETS["tiny"]
@@ -39,9 +44,15 @@ def form(name, signature, constants, divisible):
 
 
 def passes():
-    """Decodes and chunks of 1 token and more, multiples of 16 and not: sizes, and so alignments of views, differ."""
+    """Decodes and chunks of 1 token and more, multiples of 16 and not: sizes, and so alignments of views, differ.
+
+    Yields once, when everything is captured.
+    """
     weights = random_weights(TINY, CPU, torch.bfloat16, torch.Generator())
-    cache = allocate_kv_cache(TINY, 256, CPU, torch.bfloat16, None)
+    cache = allocate_kv_cache(TINY, 257, CPU, torch.bfloat16, None)
+    decoder = Decoder(TINY, weights, cache, attention.BACKENDS["triton"]())
+    graphs = CapturedPasses(decoder, 256, 2048, FakeCapture(CPU))
+    yield
     for decodes in (0, 1, 2, 15, 16, 17, 64):
         for tokens in ([], [1], [16], [17, 5]):
             if not decodes and not tokens:
@@ -49,9 +60,11 @@ def passes():
             for context in (1, 16, 700, 2048):
                 works = [SequenceWork([1], context - 1, range(pages_for(context)))] * decodes
                 chunks = [SequenceWork([1] * count, context, range(pages_for(context + count))) for count in tokens]
-                step = build_step(works, chunks, vocab_size=TINY.vocab_size, pages=256, device=CPU)
+                batch = lay_out(works, chunks, vocab_size=TINY.vocab_size, pages=256)
                 with torch.inference_mode():
-                    Decoder(TINY, weights, cache, attention.BACKENDS["triton"]()).forward(step)
+                    decoder.forward(send(batch, CPU))
+                    if context == 700:
+                        graphs.run(batch)
 
 
 def main():
@@ -64,10 +77,15 @@ def main():
         asked.add(form(fn.jit_function.__name__, compile["signature"], constants, divisible))
         return True  # neither compile nor launch
 
-    triton_paged.INTERPRETED = (64, 8)  # enough processors for 6 splits, and for 16
+    triton_paged.INTERPRETED = (64, 8)  # enough processors for splits of decodes and of chunks
+    captured.CAPTURE_SIZES = captured.DECODE_SIZES = (1, 2, 16, 48, 64)
     driver.set_active(NoGpu())
     knobs.runtime.jit_cache_hook = record
-    passes()
+    running = passes()
+    next(running)
+    at_start = sorted(asked)
+    for _ in running:
+        pass
     listed = configurations(
         heads=TINY.heads,
         kv_heads=TINY.kv_heads,
@@ -75,6 +93,7 @@ def main():
         hidden_size=TINY.hidden_size,
         intermediate_size=TINY.intermediate_size,
         eps=TINY.rms_norm_eps,
+        qk_norm=TINY.qk_norm,
         page_size=16,
         itemsize=2,
         capability=8,
@@ -83,7 +102,7 @@ def main():
     for variant in listed.values():
         signature, divisible = compile_arguments(variant, "*bf16")
         compiled.add(form(variant.kernel.__name__, signature, dict(variant.constants), divisible))
-    json.dump({"asked": sorted(asked), "compiled": sorted(compiled)}, sys.stdout)
+    json.dump({"at_start": at_start, "asked": sorted(asked), "compiled": sorted(compiled)}, sys.stdout)
 
 
 if __name__ == "__main__":

@@ -209,6 +209,17 @@ def content(cell):
     return cell.cell_contents
 
 
+def test_the_same_engine_without_its_graphs(spied):
+    engine, seen = spied
+    asked = batch(some_decodes(3), [])
+    with engine.eager():
+        engine.iterate(*asked)
+    with pytest.raises(UsageError), engine.eager():
+        engine.iterate([], [])
+    engine.iterate(*asked)
+    assert seen == ["eager", 4]
+
+
 def test_without_graphs():
     engine, captures = build(True, graphs=False)
     assert (engine.capture_sizes, captures) == ((), [])

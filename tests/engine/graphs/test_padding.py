@@ -69,7 +69,8 @@ def test_captured_views_read_what_was_loaded():
     static = StaticStep(8, 64, CPU)
     rows, decodes = static.rows(8), static.decodes(4, 100)
     batch = pad_rows(lay(DECODES, CHUNKS), 8, DUMMY)
-    step = static.load(batch)
+    static.load(batch)
+    step = static.views(batch)
     for name in ("token_ids", "positions", "slots"):
         assert getattr(rows, name).tolist() == getattr(batch, name).tolist() == getattr(step, name).tolist()
     assert [chunk.block_table.tolist() for chunk in step.chunks] == [[5, 8]]

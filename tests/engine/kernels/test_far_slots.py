@@ -6,7 +6,7 @@ import pytest
 import torch
 from support.kernel_device import DEVICE
 
-from chunkfit.engine.kernels.chunk_attention import chunk_attention
+from chunkfit.engine.kernels.chunk_attention import ChunkGrid, chunk_attention
 from chunkfit.engine.kernels.decode_attention import decode_attention
 from chunkfit.engine.kernels.rope_kv import rope_kv
 
@@ -33,11 +33,13 @@ def test_decode_attention(pool, splits):
     assert out.flatten().tolist() == list(range(64))
 
 
-def test_chunk_attention(pool):
+@pytest.mark.parametrize("splits", [1, 2])
+def test_chunk_attention(pool, splits):
     queries = torch.ones((1, 1, 64), dtype=torch.float16, device=DEVICE)
     out = torch.zeros_like(queries)
+    grid = ChunkGrid(rows=1, tiles=1, splits=splits, keys_per_split=128)
     chunk_attention(
-        queries, pool, pool, ints(0, 1), ints(1), ints(0), ints(PAGE), out, page_size=16, longest_chunk=1, capability=9
+        queries, pool, pool, ints(0, 1), ints(1), ints(0), ints(PAGE), out, page_size=16, grid=grid, capability=9
     )
     assert out.flatten().tolist() == list(range(64))
 
@@ -45,5 +47,5 @@ def test_chunk_attention(pool):
 def test_rope_kv(pool):
     projected = torch.full((1, 3, 64), 7.0, dtype=torch.float16, device=DEVICE)
     turn = torch.ones((1, 1, 64), device=DEVICE)
-    rope_kv(projected[:, :2], projected[:, 2:], turn, 0 * turn, ints(SLOT), pool, pool)
+    rope_kv(projected[:, :2], projected[:, 2:], None, None, 0.0, turn, 0 * turn, ints(SLOT), pool, pool)
     assert pool[SLOT].tolist() == [7.0] * 64

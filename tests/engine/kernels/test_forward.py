@@ -76,6 +76,8 @@ def works(starts, counts, seed=0):
         ([15, 300], []),
         ([], [(0, 40)]),
         ([900], [(16, 16)]),
+        # A prefix long enough for split keys, and a chunk that is not split beside it.
+        ([], [(1100, 16), (5, 16)]),
     ],
 )
 def test_logits_and_kv(engines, decodes, chunks):

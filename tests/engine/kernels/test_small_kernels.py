@@ -33,7 +33,9 @@ def test_rms_norm(case, add):
 
 @pytest.mark.parametrize(
     "case",
-    pairwise(heads=((4, 1), (7, 1), (2, 2), (8, 2)), head_dim=(32, 64, 128), tokens=(1, 5), dtype=DTYPES),
+    pairwise(
+        heads=((4, 1), (7, 1), (2, 2), (8, 2)), head_dim=(32, 64, 128), tokens=(1, 5), dtype=DTYPES, norm=(False, True)
+    ),
     ids=str,
 )
 def test_rope_and_kv_write(case):
@@ -46,12 +48,19 @@ def test_rope_and_kv_write(case):
     keys, values = (torch.full((11, kv_heads * head_dim), math.nan, dtype=case["dtype"], device=DEVICE) for _ in "kv")
     frequencies = torch.tensor(rope_frequencies(head_dim, 10_000.0, None), dtype=torch.float32, device=DEVICE)
     cos, signed_sin = rotation(positions, frequencies, torch.float32)
-    rope_kv(queries_keys, new_values, cos, signed_sin, slots, keys, values)
+    query_norm, key_norm = (normal(head_dim, dtype=case["dtype"], seed=seed) for seed in (1, 2))
+    eps = 0.5  # large, so that it shows
+    norms = (query_norm, key_norm) if case["norm"] else (None, None)
+    rope_kv(queries_keys, new_values, *norms, eps, cos, signed_sin, slots, keys, values)
 
+    given = before[:, : heads + kv_heads].double()
+    if case["norm"]:
+        weights = torch.cat((query_norm.expand(heads, -1), key_norm.expand(kv_heads, -1))).double()
+        given = given / torch.sqrt((given * given).mean(-1, keepdim=True) + eps) * weights
     # float32 is what angles are computed in; the rotation itself is checked in complex numbers.
     half = head_dim // 2
     turns = torch.complex(cos[..., :half].double(), signed_sin[..., half:].double())
-    pairs = torch.complex(before[..., :half].double(), before[..., half:].double())[:, : heads + kv_heads] * turns
+    pairs = torch.complex(given[..., :half], given[..., half:]) * turns
     turned = torch.cat((pairs.real, pairs.imag), dim=-1)
     close(projected[:, :heads], turned[:, :heads])
     close(keys[slots], turned[:, heads:].flatten(1))

@@ -96,6 +96,8 @@ def test_bytes_and_flops_by_the_conventions():
     norm, rope, silu = pointwise.operators(CONFIG, 4, [10])
     assert (norm.bytes_moved, norm.flops) == (4 * (4 * 10 + 1) * 128, 5 * 10 * 128)
     assert (rope.bytes_moved, rope.flops) == (4 * 10 * (2 * 256 + 2 * 32) + 80, 3 * 10 * 192)
+    normed = pointwise.operators(replace(CONFIG, qk_norm=True), 4, [10])[1]
+    assert (normed.bytes_moved, normed.flops) == (rope.bytes_moved + 4 * 2 * 32, 7 * 10 * 192)
     assert (silu.bytes_moved, silu.flops) == (4 * 10 * 3 * 384, 5 * 10 * 384)
     whole = token_parallel.operators(CONFIG, 4, [10])[0]
     gemms = gemm.operators(CONFIG, 4, [10], [])

@@ -60,6 +60,7 @@ def test_whole_iterations_less_their_operators(measured, small_grid):
         assert whole.operators_warm_ms == pytest.approx(sum(times * rows[key].warm_p50_ms for times, key in parts))
         assert whole.rest_ms == pytest.approx(whole.p50_ms - whole.operators_cold_ms)
         assert whole.event_p50_ms is None
+        assert whole.eager_p50_ms is None
         assert 0 < whole.fastest_ms <= whole.p50_ms
 
 
@@ -123,4 +124,5 @@ def test_on_a_gpu(small_grid):
     result = microbench("cuda", "tiny", minutes=0.5, grid=small_grid)
     assert result.machine.cold_check.cold
     assert all(whole.event_p50_ms is not None for whole in result.whole)
+    assert all(whole.eager_p50_ms is not None for whole in result.whole)
     assert max(row.fraction for row in result.rows) < 2

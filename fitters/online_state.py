@@ -1,0 +1,82 @@
+"""The state of an online calibrator as a file: strict JSON, written by rename, tied to one table.
+
+History: 1 first.
+"""
+
+from __future__ import annotations
+
+from os import PathLike
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from ..tables.errors import CalibrationStateError
+from ..tables.json_paths import render
+from ..tables.schema_v1 import Count, Sha256
+from ..tables.writing import write_atomically
+from .tracking import WINDOW
+
+
+class Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, strict=True)
+
+
+class ShiftV1(Strict):
+    """`drift.PageHinkley`"""
+
+    count: Count
+    mean: float
+    total: float
+    lowest: float
+
+
+class StateV1(Strict):
+    """Everything an `OnlineCalibrator` knows but its past events."""
+
+    format: Literal["chunkfit.calibration-state"] = "chunkfit.calibration-state"
+    schema_version: Literal[1] = 1
+    table_sha256: Sha256 = Field(description="content_sha256 of the table that is calibrated")
+    observations: Count
+    misses: Count
+    outside: Count
+    over_expected: Annotated[list[float], Field(min_length=WINDOW, max_length=WINDOW)] = Field(
+        description="log(T / E) of the last iterations, oldest first"
+    )
+    over_bound: Annotated[list[float], Field(min_length=WINDOW, max_length=WINDOW)] = Field(
+        description="log(T / U) of the same, with the table's own bound"
+    )
+    tail: float
+    tail_before: float | None = Field(description="tail before the open alarm; null: none is open")
+    alarm_age: Count
+    cusum: Annotated[float, Field(ge=0)]
+    shift: ShiftV1
+
+
+def write_state(state: StateV1, path: str | PathLike[str]) -> None:
+    """Raises StorageError; an existing file survives a failure."""
+    write_atomically(path, (state.model_dump_json(indent=1) + "\n").encode())
+
+
+def read_state(path: str | PathLike[str], table_sha256: str) -> StateV1:
+    """Raises CalibrationStateError for a file that is not exactly what was written, or is of another table."""
+    try:
+        data = Path(path).read_bytes()
+    except OSError as error:
+        raise CalibrationStateError(
+            f"{path}: cannot be read ({error.strerror or error}); expected a saved calibration state: check the "
+            "path, or start without one"
+        ) from error
+    try:
+        state = StateV1.model_validate_json(data)
+    except ValidationError as error:
+        found = "; ".join(f"{render(item['loc'])}: {item['msg']}" for item in error.errors(include_url=False)[:8])
+        raise CalibrationStateError(
+            f"{path}: {found}; expected a state written by this release: start without it"
+        ) from error
+    if state.table_sha256 != table_sha256:
+        raise CalibrationStateError(
+            f"{path}: $.table_sha256 is {state.table_sha256[:12]}..., the table's content_sha256 is "
+            f"{table_sha256[:12]}...; a state speaks for one table: load that one, or start without the state"
+        )
+    return state
