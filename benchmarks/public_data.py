@@ -22,25 +22,26 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 from public.contradictions import contradictions
 from public.peers import PEERS
-from public.predictions import Prediction, our_prediction, peer_prediction
+from public.predictions import Prediction, our_predictions, peer_prediction
 from public.score import Score, mean_score, scores
 from public.sets import DataSet, load
 from public.splits import SPLITS, seeds_of
 from report import Row, save
 from rich.console import Console
 from rich.table import Table
+from threadpoolctl import threadpool_limits
 
+from chunkfit.fitters.estimator import Estimator
 from chunkfit.fitters.registry import AUTO, ESTIMATORS
-from chunkfit.tables.errors import ChunkfitError
 
 SEEDS = 5
-OURS = (AUTO, *ESTIMATORS)
+FITTERS = {name: fitter for name, fitter in ESTIMATORS.items() if name != "roofline"}  # that one needs microbenchmarks
 FIGURES = {
     "mape_percent": "%",
     "p99_percent": "%",
@@ -52,54 +53,55 @@ FIGURES = {
 }
 HEADINGS = "method|MAPE %|P99 %|under %|coverage % (95%)|U/T|factor|matched U/T|gap %|falls %"
 
-Job = tuple[str, str, str, int]  # group, split, method, seed
+Job = tuple[str, str, int, bool]  # group, split, seed, ours (or the peers)
+Answers = dict[
+    str, tuple[dict[str, Score], list[str]] | str
+]  # method -> scores by bound and notes, or why there are none
 
 
 def jobs(sets: Sequence[DataSet], seeds: int) -> list[Job]:
     """The slow ones first, so that the last to finish is a short one."""
-    groups = list(dict.fromkeys(data.group for data in sets))
+    rows = {data.group: sum(len(d.rows) for d in sets if d.group == data.group) for data in sets}
     found = [
-        (group, split, method, seed)
-        for group in groups
+        (group, split, seed, ours)
+        for group in rows
         for split, cut in SPLITS[group].items()
         for seed in seeds_of(cut, seeds)
-        for method in (*OURS, *PEERS)
+        for ours in (True, False)
     ]
-    size = {group: sum(len(data.rows) for data in sets if data.group == group) for group in groups}
-    return sorted(found, key=lambda job: (-size[job[0]], job[2] != AUTO))
+    return sorted(found, key=lambda job: (not job[3], -rows[job[0]]))
 
 
-def done(job: Job, sets: Sequence[DataSet]) -> tuple[dict[str, Score], list[str]] | str:
-    """Scores by bound and what the method says of itself; why there are none."""
-    group, split, method, seed = job
-    predictions: list[Prediction] = []
-    notes = []
-    for data in sets:
-        if data.group != group:
-            continue
+def done(job: Job, sets: Sequence[DataSet], fitters: Mapping[str, Estimator] = FITTERS) -> Answers:
+    """Every method on one split of one group."""
+    group, split, seed, ours = job
+    found: dict[str, list[Prediction]] = {}
+    answers: Answers = {}
+    notes: dict[str, list[str]] = {}
+    for data in (data for data in sets if data.group == group):
         held = SPLITS[group][split](data.rows, seed)
-        try:
-            if method in PEERS:
-                found = peer_prediction(PEERS[method], data, held, seed)
+        if ours:
+            one = our_predictions(fitters, data, held, seed)
+        else:
+            one = {name: peer_prediction(peer, data, held, seed) for name, peer in PEERS.items()}
+        for name, prediction in one.items():
+            if isinstance(prediction, Prediction):
+                found.setdefault(name, []).append(prediction)
+                notes.setdefault(name, []).append(f"{data.name}: {prediction.note}")
             else:
-                found = our_prediction(method, data, held, seed)
-        except ChunkfitError as error:
-            return f"{data.name}: {error}"
-        if found is None:
-            return f"{data.name}: no answer for some of the rows"
-        predictions.append(found)
-        notes.append(f"{data.name}: {found.note}")
-    return scores(predictions), notes
+                answers[name] = f"{data.name}: {prediction or 'no answer for some of the rows'}"
+    return {name: (scores(of), notes[name]) for name, of in found.items() if name not in answers} | answers
 
 
 _sets: list[DataSet] = []  # of a worker process
 
 
 def _start(folder: Path, quick: bool) -> None:
+    threadpool_limits(1)  # of each of the processes that share the cores
     _sets.extend(load(folder, quick=quick))
 
 
-def _work(job: Job) -> tuple[dict[str, Score], list[str]] | str:
+def _work(job: Job) -> Answers:
     return done(job, _sets)
 
 
@@ -156,19 +158,18 @@ def main() -> None:
     with ProcessPoolExecutor(os.cpu_count(), initializer=_start, initargs=(folder, arguments.quick)) as pool:
         found = dict(zip(todo, pool.map(_work, todo), strict=True))
     rows: list[Row] = []
-    for group, split in dict.fromkeys(job[:2] for job in todo):
+    for group, split in dict.fromkeys(job[:2] for job in sorted(todo)):
         by_bound: dict[str, list[Score]] = {}
         notes: list[str] = []
-        for method in (*OURS, *PEERS):
-            for seed in seeds_of(SPLITS[group][split], 1 if arguments.quick else SEEDS):
-                answer = found[group, split, method, seed]
+        for _, _, seed, ours in (job for job in todo if job[:2] == (group, split)):
+            for method, answer in found[group, split, seed, ours].items():
                 if isinstance(answer, str):
                     notes.append(f"{method}, seed {seed}: {answer}")
                     continue
                 for bound, score in answer[0].items():
                     by_bound.setdefault(f"{method}, {bound}", []).append(score)
-                if method == AUTO and seed == 0:
-                    notes += answer[1]
+                if method == AUTO:
+                    notes += [f"seed {seed}, {note}" for note in answer[1]]
         of = ", ".join(dict.fromkeys(data.aggregation for data in sets if data.group == group))
         printed(f"{group}, {split}; a row is one {of}", not group.startswith("splitwise"), by_bound, console)
         for note in notes:

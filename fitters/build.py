@@ -82,17 +82,16 @@ def build(
 
     operators: for the fitter roofline. Raises UsageError for an unknown fitter, FitError when it cannot fit.
     """
-    found = find_steps(rows, _ladders(rows, domain, known_steps), known_steps)
-    steps = tuple(sorted({*known_steps, *(step.total for step in found)}))
+    steps, found = with_found_steps(rows, domain, known_steps)
     competing = estimators(fitter, operators)
-    selection = select(competing, at_most(rows, MOST_POINTS), _ladders(rows, domain, steps))
+    selection = select(competing, at_most(rows, MOST_POINTS), ladders_of(rows, domain, steps))
     winner = selection.winner
     return build_chosen(rows, domain, steps, competing[winner.name], winner.scale), selection, found
 
 
 def build_chosen(rows: Rows, domain: Domain, steps: tuple[int, ...], estimator: Estimator, scale: str) -> Built:
     """The table of a known estimator, steps and shape of the noise, as a document names them. Raises FitError."""
-    axes, ladders = axes_for(domain, rows.points), _ladders(rows, domain, steps)
+    axes, ladders = axes_for(domain, rows.points), ladders_of(rows, domain, steps)
     models = estimator(at_most(rows, MOST_POINTS), ladders)
     medians = point_medians(rows)
     surfaces = {
@@ -102,5 +101,12 @@ def build_chosen(rows: Rows, domain: Domain, steps: tuple[int, ...], estimator: 
     return Built(axes, ladders, steps, surfaces, models)
 
 
-def _ladders(rows: Rows, domain: Domain, steps: Sequence[int]) -> dict[Scene, Ladder]:
+def with_found_steps(rows: Rows, domain: Domain, known: Sequence[int]) -> tuple[tuple[int, ...], list[FoundStep]]:
+    """Totals n + c of all steps, those that `rows` show beside the known; and the evidence of the former."""
+    found = find_steps(rows, ladders_of(rows, domain, known), known)
+    return tuple(sorted({*known, *(step.total for step in found)})), found
+
+
+def ladders_of(rows: Rows, domain: Domain, steps: Sequence[int]) -> dict[Scene, Ladder]:
+    """A ladder for every scene that has rows."""
     return {scene: ladder_for(domain, scene, steps) for scene in rows.scenes()}

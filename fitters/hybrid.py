@@ -3,8 +3,8 @@
 Trend: non-negative least squares of the relative error on trend_features.py, Huber weights. Trees and grids
 alone lose when the load shifts out of what they saw, lines alone lose on curvature. Residual: log(T / trend),
 not constrained (the table's closure orders it), clipped to what was seen: gradient boosting where values are
-many, a smooth field where points lie on a grid, both there when the grid is large. How much of the boosting
-is taken, none included, is decided by held-out points.
+many, a smooth field where points lie on a grid, there of what boosting leaves when the grid is large. The size of
+the boosting, none included, is decided by held-out points and held-out values.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from ..tables.batch import Scene
 from ..tables.grid import Ladder, Points
 from .boosted import PARAMETERS, boost, inputs
 from .estimator import Millis, SceneModel
-from .folds import point_folds
+from .folds import Mask, point_folds, value_folds
 from .grid_field import GridField, fit_field, grid_of
 from .least_squares import non_negative
 from .robust import huber_weights
-from .rows import Rows, point_medians
+from .rows import Rows, at_most, point_medians
 from .tails import lift
 from .trend_features import trend_features
 
 REWEIGHTS = 3
-BOOSTING = PARAMETERS | {"learning_rate": 0.06, "num_leaves": 8, "min_data_in_leaf": 8, "lambda_l2": 1.0}
-STAGES = (50, 200, 800)  # trees: as many as held-out points are better with, or none
-BETTER = 0.98  # more trees must lower the held-out error to this share of it
-MANY = 3000  # points from which one fold says enough
-GRID_SHARE = 0.5  # of the boosting on gridded data; the field takes the rest
+BOOSTING = PARAMETERS | {"learning_rate": 0.06, "min_data_in_leaf": 8, "lambda_l2": 1.0}
+STAGES = (50, 200, 800)  # trees
+LEAVES = (8, 31)  # of a tree: how many inputs act together
+BETTER = 0.98  # more must lower the held-out error to this share of it
+MANY = 3000  # points that choose, of more a draw; from as many on one fold of a kind says enough
 SMALL_GRID = 200  # cells up to which the field stands alone
-CLIP = (0.01, 0.99)  # quantiles of the residual that a prediction keeps to
+CLIP = (0.001, 0.999)  # quantiles of the residual that a prediction keeps to
 
 Floats = NDArray[np.float64]
 
@@ -46,7 +46,6 @@ class HybridCurve:
 
     weights: Floats
     booster: Any  # None: no boosting
-    share: float
     field: GridField | None
     low: float
     high: float
@@ -55,7 +54,7 @@ class HybridCurve:
         features = trend_features(points)
         residual = np.zeros(len(points))
         if self.booster is not None:
-            residual += self.share * np.asarray(self.booster.predict(inputs(points)))
+            residual += self.booster.predict(inputs(points))
         if self.field is not None:
             residual += self.field.at(points)
         return np.asarray(features @ self.weights * np.exp(np.clip(residual, self.low, self.high)))
@@ -66,22 +65,25 @@ def hybrid(rows: Rows, ladders: Mapping[Scene, Ladder]) -> dict[Scene, SceneMode
     medians = point_medians(rows)
     weights = _trend(medians)
     left = np.log(medians.latency_ms / (trend_features(medians.points) @ weights))
-    trees = _trees(medians, left)
-    booster = _boost(medians.points, left, trees)
+    few = at_most(medians, MANY)
+    trees, leaves = _size(few, left[np.isin(medians.point_id, few.point_id)])
+    booster = _boost(medians.points, left, trees, leaves) if trees else None
     models = {}
     for scene in ladders:
         own, here = rows.scene(scene), medians.scene(scene)
-        field, share = None, 1.0
+        field, used = None, booster
         axes = grid_of(scene, here.points)
         residual = np.log(here.latency_ms / (trend_features(here.points) @ weights))
         if axes is not None:
-            share = GRID_SHARE if len(here) > SMALL_GRID else 0.0
-            rest = residual - (share * np.asarray(booster.predict(inputs(here.points))) if booster else 0.0)
+            used = booster if len(here) > SMALL_GRID else None
+            rest = residual - (used.predict(inputs(here.points)) if used else 0.0)
             field = fit_field(axes, scene, here.points, rest, huber_weights(rest))
         low, high = np.quantile(residual, CLIP).tolist()
-        curve = HybridCurve(weights, booster if share else None, share, field, low, high)
-        shown = {"trend_terms": float((weights > 0).sum()), "trees": float(trees), "field": float(field is not None)}
-        models[scene] = SceneModel(curve, lift(own, curve.total_ms(own.points)), shown)
+        curve = HybridCurve(weights, used, field, low, high)
+        shown = {"trend_terms": float((weights > 0).sum()), "trees": float(trees), "leaves": float(leaves)}
+        models[scene] = SceneModel(
+            curve, lift(own, curve.total_ms(own.points)), shown | {"field": float(axes is not None)}
+        )
     return models
 
 
@@ -100,20 +102,32 @@ def _trend(rows: Rows) -> Floats:
     return np.asarray(found / scale)
 
 
-def _trees(rows: Rows, left: Floats) -> int:
-    """The number of trees, of STAGES, whose residual is smallest on held-out points; ties go to fewer."""
-    best, best_error = 0, float(np.mean(np.abs(left)))
-    for stage in STAGES:
-        off = []
-        for held in point_folds(rows)[: None if len(rows) < MANY else 1]:
-            booster = _boost(rows.points[~held], left[~held], stage)
-            off.append(np.abs(left[held] - np.asarray(booster.predict(inputs(rows.points[held])))))
-        error = float(np.mean(np.concatenate(off)))
-        if error >= BETTER * best_error:
-            break
-        best, best_error = stage, error
+def _size(rows: Rows, left: Floats) -> tuple[int, int]:
+    """Trees and their leaves, of STAGES and LEAVES, whose residual is smallest on held-out points and values.
+
+    Both kinds count alike: large trees know the neighbours of what they saw best and the gaps between values least.
+    Ties go to fewer; no trees at all is the first candidate.
+    """
+    some = slice(None if len(rows) < MANY else 1)
+    kinds = [[held for held in folds[some] if held.any()] for folds in (point_folds(rows), value_folds(rows))]
+    none = float(np.mean([np.mean([np.abs(left[held]).mean() for held in kind]) for kind in kinds]))
+    best, best_error = (0, 0), none
+    for leaves in LEAVES:
+        before = none
+        for trees in STAGES:
+            error = float(np.mean([np.mean([_off(rows, left, h, trees, leaves) for h in kind]) for kind in kinds]))
+            if error >= BETTER * before:
+                break
+            before = error
+            if error < BETTER * best_error:
+                best, best_error = (trees, leaves), error
     return best
 
 
-def _boost(points: Points, left: Floats, trees: int) -> Any:
-    return boost(inputs(points), left, huber_weights(left), BOOSTING, trees) if trees else None
+def _off(rows: Rows, left: Floats, held: Mask, trees: int, leaves: int) -> float:
+    booster = _boost(rows.points[~held], left[~held], trees, leaves)
+    return float(np.mean(np.abs(left[held] - booster.predict(inputs(rows.points[held])))))
+
+
+def _boost(points: Points, left: Floats, trees: int, leaves: int) -> Any:
+    return boost(inputs(points), left, huber_weights(left), {**BOOSTING, "num_leaves": leaves}, trees)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from ..tables.batch import Scene
 from ..tables.domain import Domain
 from ..tables.grid import POINT_COLUMN, Axes, Ladder, Points, scene_of
+from .folds import MOST_VALUES
 
 # Ratio of neighbouring knots. Linear reading of a curve with these ratios costs 0.1-0.2% at the P99 on
 # attention-shaped costs; twice as many knots halve that and leave each with half the data.
@@ -17,7 +18,6 @@ AXIS_RATIO = {"decodes": 2.0, "context_tokens": 4.0, "prefix_tokens": 4.0, "chun
 # The ladder also carries the bend from streaming weights to arithmetic, wherever it lies: a knot every 8%.
 LADDER_RATIO = 1.08
 FIRST = {"decodes": 1, "context_tokens": 16, "prefix_tokens": 64, "chunk_tokens": 1}
-MOST_GRID_VALUES = 64  # distinct values of an axis up to which points may lie on a grid
 MOST_GRID_CELLS = 8  # cells of the grid for each point
 BRIDGE = 1.5  # a gap this much wider than usual gets knots between its ends
 
@@ -64,7 +64,7 @@ def lies_on_grid(points: Points) -> bool:
     for scene in np.unique(names):
         here = unique[names == scene]
         values = [len(np.unique(here[:, column])) for column in range(here.shape[1])]
-        if max(values) > MOST_GRID_VALUES or np.prod(values) > MOST_GRID_CELLS * len(here):
+        if max(values) > MOST_VALUES or np.prod(values) > MOST_GRID_CELLS * len(here):
             return False
     return True
 

@@ -12,9 +12,13 @@ ITERATIONS = 30  # per column: ten times SciPy's own
 
 
 def non_negative(left: NDArray[np.float64], right: NDArray[np.float64]) -> NDArray[np.float64]:
-    """x >= 0 with the least |left x - right|, left (rows, columns). Raises FitError when the active set cycles."""
+    """x >= 0 with the least |left x - right|, left (rows, columns). Raises FitError when the active set cycles.
+
+    Solved is the triangle of a QR factorisation: the same sums of squares, with as many rows as columns.
+    """
+    triangle = np.linalg.qr(np.column_stack([left, right]), mode="r")
     try:
-        found, _ = nnls(left, right, maxiter=ITERATIONS * left.shape[1])
+        found, _ = nnls(triangle[:, :-1], triangle[:, -1], maxiter=ITERATIONS * left.shape[1])
     except RuntimeError as error:
         raise FitError(
             f"non-negative least squares of {left.shape[1]} columns on {left.shape[0]} rows: {error}; "

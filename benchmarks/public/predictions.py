@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from chunkfit.fitters.build import build
+from chunkfit.fitters.build import build_chosen, ladders_of, with_found_steps
+from chunkfit.fitters.estimator import Estimator
 from chunkfit.fitters.folds import point_folds
 from chunkfit.fitters.margin import NoiseMargin, best_coverage, noise_margins, points_needed
-from chunkfit.fitters.registry import ESTIMATORS
+from chunkfit.fitters.registry import AUTO
 from chunkfit.fitters.rows import Rows
 from chunkfit.fitters.scale import scale_of
-from chunkfit.fitters.select import Candidate
+from chunkfit.fitters.select import select
 from chunkfit.tables.batch import Scene
 from chunkfit.tables.errors import CertificationError
 from chunkfit.tables.grid import Ladder, scene_of
@@ -71,32 +72,44 @@ def _conformal(scores: Floats, here: NDArray[np.bool_]) -> float:
     return float(np.sort(mine)[min(int(np.ceil((len(mine) + 1) * COVERAGE)), len(mine)) - 1])
 
 
-def our_prediction(fitter: str, data: DataSet, held: NDArray[np.bool_], seed: int) -> Prediction:
-    """The closed table of `fitter` through all rows to learn from, its margin from held-out points of theirs.
+def our_predictions(
+    fitters: Mapping[str, Estimator], data: DataSet, held: NDArray[np.bool_], seed: int
+) -> dict[str, Prediction | str]:
+    """Every fitter's closed table, and under AUTO that of the one which selection takes; a text: why there is none.
 
-    The table is built once: held-out scores are those of the estimator, before node residuals and closure.
+    As `fit` does it: steps are found, candidates are scored and the noise's shape is chosen inside the rows to learn
+    from. A table is built once, through all of them; its margin is of held-out points of theirs, scored by the
+    estimator before node residuals and closure.
     """
     learn, asked = data.rows.where(~held), data.rows.where(held)
-    built, selection, _ = build(learn, data.domain, (), fitter)
-    margins, note = _margins(selection.winner, built.ladders, learn)
-    unclosed = built.unclosed({scene: m.multiplier for m in margins for scene in m.scenes}, 1.0)
-    arrays = built.closed(unclosed)
-    expected, bound = arrays.read(asked.points)
-    raw_expected, raw_bound = built.raw(unclosed).read(asked.points)
-    return Prediction(
-        asked.latency_ms,
-        expected,
-        {"margin": bound},
-        falls(lambda points: arrays.read(points)[1], data.rows, seed),
-        raw_expected,
-        raw_bound,
-        f"{selection.why}; {note}",
-    )
+    steps, _ = with_found_steps(learn, data.domain, ())
+    selection = select(fitters, learn, ladders_of(learn, data.domain, steps))
+    found: dict[str, Prediction | str] = {}
+    for candidate in selection.candidates:
+        if candidate.reason is not None:
+            found[candidate.name] = candidate.reason
+            continue
+        estimator = fitters[candidate.name]
+        built = build_chosen(learn, data.domain, steps, estimator, candidate.scale)
+        margins, note = _margins(estimator, candidate.scale, built.ladders, learn)
+        unclosed = built.unclosed({scene: m.multiplier for m in margins for scene in m.scenes}, 1.0)
+        arrays = built.closed(unclosed)
+        expected, bound = arrays.read(asked.points)
+        raw_expected, raw_bound = built.raw(unclosed).read(asked.points)
+        steps_down = falls(lambda points, arrays=arrays: arrays.read(points)[1], data.rows, seed)
+        found[candidate.name] = Prediction(
+            asked.latency_ms, expected, {"margin": bound}, steps_down, raw_expected, raw_bound, note
+        )
+    winner = found[selection.winner.name]
+    assert isinstance(winner, Prediction)
+    return {AUTO: replace(winner, note=f"{selection.why}; {winner.note}"), **found}
 
 
-def _margins(winner: Candidate, ladders: Mapping[Scene, Ladder], learn: Rows) -> tuple[list[NoiseMargin], str]:
+def _margins(
+    estimator: Estimator, scale: str, ladders: Mapping[Scene, Ladder], learn: Rows
+) -> tuple[list[NoiseMargin], str]:
     """Certified margins, or those of the coverage that so few points can certify, and what was refused."""
-    scores, names = _scores(winner, ladders, learn)
+    scores, names = _scores(estimator, scale, ladders, learn)
     try:
         return noise_margins(scores, names, COVERAGE, CONFIDENCE), f"certified {COVERAGE} on m = {len(scores)}"
     except CertificationError:
@@ -106,18 +119,20 @@ def _margins(winner: Candidate, ladders: Mapping[Scene, Ladder], learn: Rows) ->
         return noise_margins(scores, names, level, CONFIDENCE), note
 
 
-def _scores(winner: Candidate, ladders: Mapping[Scene, Ladder], learn: Rows) -> tuple[Floats, NDArray[np.str_]]:
+def _scores(
+    estimator: Estimator, kind: str, ladders: Mapping[Scene, Ladder], learn: Rows
+) -> tuple[Floats, NDArray[np.str_]]:
     """(T - E) / scale of one row per point, E from an estimator that has not seen the point."""
     scores, names = [], []
     for fold in point_folds(learn):
         known, asked = learn.where(~fold), learn.where(fold)
-        models = ESTIMATORS[winner.name](known, {scene: ladders[scene] for scene in known.scenes()})
+        models = estimator(known, {scene: ladders[scene] for scene in known.scenes()})
         _, first = np.unique(asked.point_id, return_index=True)
         asked = asked.where(np.sort(first))
         for scene in (scene for scene in asked.scenes() if scene in models):
             own = asked.scene(scene)
             median = models[scene].expected.total_ms(own.points)
-            scale = scale_of(winner.scale, median, median, models[scene].tail_ms(own.points))
+            scale = scale_of(kind, median, median, models[scene].tail_ms(own.points))
             scores.append((own.latency_ms - median) / scale)
             names.append(np.full(len(own), scene.value))
     return np.concatenate(scores), np.concatenate(names)

@@ -8,12 +8,13 @@ import public_data
 import pytest
 from public.contradictions import contradictions
 from public.peers import PEERS
-from public.predictions import Prediction, our_prediction, peer_prediction
+from public.predictions import Prediction, our_predictions, peer_prediction
 from public.score import mean_score, scores
 from public.sets import load, made_of
 from public.splits import last_part, random_mixed, random_points, random_rows, replicates, third_values
 from public.steps import falls
 
+from chunkfit.fitters.registry import ESTIMATORS
 from chunkfit.profiler.importers.samples import Sample
 from chunkfit.tables.grid import scene_of
 
@@ -86,7 +87,10 @@ def test_parts_add_their_fixed_costs_twice(grid):
 
 
 def test_our_table_beside_them(grid):
-    found = our_prediction("scene_experts", grid, random_mixed(grid.rows, 0), 0)
+    fitters = {name: ESTIMATORS[name] for name in ("linear", "scene_experts")}
+    predictions = our_predictions(fitters, grid, random_mixed(grid.rows, 0), 0)
+    assert set(predictions) == {"auto", *fitters}
+    found = predictions["auto"]
     score = scores([found])["margin"]
     assert score.mape_percent < 2
     assert score.falls_percent == 0
@@ -120,8 +124,12 @@ def test_falling_steps_and_their_evidence(grid):
 def test_one_public_set_from_end_to_end():
     sets = [data for data in load(Path(FOLDER) / "measurements", quick=True) if data.group == "splitwise token"]
     assert len(sets) == 4
-    ours, _ = public_data.done(("splitwise token", "replicates", "scene_experts", 0), sets)
-    peer, _ = public_data.done(("splitwise token", "replicates", "linear interpolation", 0), sets)
-    assert ours["margin"].falls_percent == 0
-    assert ours["margin"].mape_percent < 5
-    assert peer["x1.2"].rows == ours["margin"].rows
+    group, split = "splitwise token", "replicates"
+    ours = public_data.done((group, split, 0, True), sets, {"scene_experts": ESTIMATORS["scene_experts"]})
+    theirs = public_data.done((group, split, 0, False), sets)
+    (score,), notes = ours["auto"][0].values(), ours["auto"][1]
+    assert score.falls_percent == 0
+    assert score.mape_percent < 5
+    assert theirs["linear interpolation"][0]["x1.2"].rows == score.rows
+    assert len(notes) == 4
+    assert theirs["sum of parts"][0]["x1.2"].mape_percent == theirs["linear interpolation"][0]["x1.2"].mape_percent
