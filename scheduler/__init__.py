@@ -1,1 +1,1 @@
-"""Tables to decisions: requests, workloads, policies, the simulator, metrics. Works with the core dependencies alone."""
+"""Tables to decisions: requests, workloads, policies, the simulator, metrics. It needs the core dependencies alone."""
