@@ -14,13 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..tables.errors import UsageError
+from .metrics import TOLERANCE_MS
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 Rows = NDArray[np.void]
 
-LONG_QUANTILE = 0.9  # of the prompts, after prefix-cache hits; longer than that is long
+LONG_QUANTILES = (0.25, 0.5, 0.75, 0.9)  # of the prompts, after prefix-cache hits; longer than one of them is long
 SPIKE_SHARE = 0.01  # of the iterations with decodes: more than this and the P99 is over the target
 MIN_EPISODES = 10  # spikes in a row are one; fewer say nothing about what they coincide with
 COINCIDE_SHARE = 0.5  # of the episodes
@@ -50,6 +51,35 @@ class Iterations:
             raise UsageError("iterations: columns of different lengths; expected one value an iteration in each")
 
 
+def of_log(log: Rows, requests: Rows, results: Rows) -> Iterations:
+    """log: rows with start_ms, latency_ms, decodes, chunk_tokens and queued, in order of time.
+
+    An iteration does not say whose chunks it has. A prompt of m tokens is taken to be in the last iterations whose
+    chunks add up to m, up to its first token: exact where prompts are computed one after the other.
+    """
+    chunks = log["chunk_tokens"].astype(np.int64)
+    done = np.cumsum(chunks)
+    ends = log["start_ms"] + log["latency_ms"]
+    prompts = (requests["prompt_tokens"] - requests["cached_tokens"]).astype(np.int64)
+    started = np.flatnonzero(np.isfinite(results["first_token_ms"]))
+    # A clock may round: the iteration that ends nearest to the first token gave it.
+    middles = (ends[:-1] + ends[1:]) / 2
+    last = np.searchsorted(middles, results["first_token_ms"][started])
+    first = np.searchsorted(done, done[last] - prompts[started], side="right") if len(log) else last
+    longest = np.zeros(len(log), dtype=np.int64)
+    for index in np.argsort(prompts[started], kind="stable"):
+        longest[first[index] : last[index] + 1] = prompts[started[index]]
+    longest[chunks == 0] = 0
+    return Iterations(
+        log["start_ms"],
+        log["latency_ms"],
+        log["decodes"].astype(np.int64),
+        chunks,
+        longest,
+        log["queued"].astype(np.int64),
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Symptom:
     """found: None where the run is too short to say. evidence: figures by name. says: one sentence for people."""
@@ -73,39 +103,55 @@ def budget_too_high(iterations: Iterations, prompts: Ints, tpot_ms: float) -> Sy
     """Do iterations over the target coincide with long prompts? prompts: (r,) tokens after prefix-cache hits."""
     rule = "token budget too high"
     decoding = iterations.decodes > 0
-    spike = iterations.latency_ms[decoding] > tpot_ms
+    spike = iterations.latency_ms[decoding] > tpot_ms + TOLERANCE_MS
     if not len(prompts) or not len(spike):
         return Symptom(rule, None, {}, "no iteration with decodes, or no prompt: nothing to judge by")
-    long_tokens = float(np.quantile(prompts, LONG_QUANTILE, method="inverted_cdf"))
-    long = iterations.prompt_tokens[decoding] > long_tokens
     starts = spike & ~np.concatenate(([False], spike[:-1]))
-    episode = np.cumsum(starts)[spike]  # 1, 1, 2, ...: which run of spikes each belongs to
     episodes = int(starts.sum())
-    coincide = len(np.unique(episode[long[spike]]))
     evidence = {
         "target_ms": tpot_ms,
         "iterations": float(len(spike)),
         "over_target_share": float(spike.mean()),
         "episodes": float(episodes),
-        "episodes_with_long_prompt": float(coincide),
-        "long_prompt_tokens": long_tokens,
-        "over_target_with_long": _mean(spike[long]),
-        "over_target_without": _mean(spike[~long]),
     }
     if evidence["over_target_share"] <= SPIKE_SHARE:
         says = f"{spike.mean():.2%} of the iterations are over {tpot_ms:g} ms: their P99 is in time"
         return Symptom(rule, False, evidence, says)
-    if episodes < MIN_EPISODES or long.all() or not long.any():
-        why = f"{episodes} episodes over {tpot_ms:g} ms, {int(long.sum()):,} iterations with a long prompt"
-        return Symptom(rule, None, evidence, f"{why}: too few, or nothing to compare with")
-    times = evidence["over_target_with_long"] / max(evidence["over_target_without"], 1 / len(spike))
-    found = coincide >= COINCIDE_SHARE * episodes and times >= TIMES_MORE
+    long_tokens = _longer_than(iterations.prompt_tokens[decoding], prompts, spike)
+    if episodes < MIN_EPISODES or long_tokens is None:
+        why = f"{episodes} episodes over {tpot_ms:g} ms"
+        return Symptom(rule, None, evidence, f"{why}: too few, or no iterations without long prompts to compare with")
+    long = iterations.prompt_tokens[decoding] > long_tokens
+    episode = np.cumsum(starts)[spike]  # 1, 1, 2, ...: which run of spikes each belongs to
+    coincide = len(np.unique(episode[long[spike]]))
+    with_long, without = float(spike[long].mean()), float(spike[~long].mean())
+    evidence |= {
+        "long_prompt_tokens": float(long_tokens),
+        "episodes_with_long_prompt": float(coincide),
+        "over_target_with_long": with_long,
+        "over_target_without": without,
+    }
+    found = coincide >= COINCIDE_SHARE * episodes and with_long >= TIMES_MORE * without
     says = (
-        f"{coincide} of {episodes} episodes over {tpot_ms:g} ms have a prompt over {long_tokens:,.0f} tokens; "
-        f"{evidence['over_target_with_long']:.1%} of the iterations with one are over, "
-        f"{evidence['over_target_without']:.1%} of those without"
+        f"{coincide} of {episodes} episodes over {tpot_ms:g} ms have a prompt over {long_tokens:,} tokens; "
+        f"{with_long:.1%} of the iterations with one are over, {without:.1%} of those without"
     )
     return Symptom(rule, found, evidence, says + ("" if found else ": the spikes are not the long prompts'"))
+
+
+def _longer_than(longest: Ints, prompts: Ints, spike: Bools) -> int | None:
+    """The length, of LONG_QUANTILES and 0, that parts iterations over the target from those under it best.
+
+    0 is any prompt at all. None where no length leaves iterations on both sides.
+    """
+    lengths = {0, *np.quantile(prompts, LONG_QUANTILES, method="inverted_cdf").astype(int).tolist()}
+    parts = {tokens: longest > tokens for tokens in sorted(lengths)}
+    gains = {
+        tokens: spike[long].mean() - spike[~long].mean()
+        for tokens, long in parts.items()
+        if long.any() and not long.all()
+    }
+    return max(gains, key=gains.__getitem__) if gains else None
 
 
 def budget_too_low(iterations: Iterations, requests: Rows, results: Rows, tpot_ms: float) -> Symptom:
@@ -163,7 +209,3 @@ def _throughput(iterations: Iterations, requests: Rows, from_ms: float, to_ms: f
     tokens = iterations.decodes[ran].sum() + iterations.chunk_tokens[ran].sum()
     seconds = (to_ms - from_ms) / 1000
     return float(work[arrived].sum() / seconds), float(tokens / seconds)
-
-
-def _mean(flags: Bools) -> float:
-    return float(flags.mean()) if len(flags) else 0.0

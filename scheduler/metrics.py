@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from ..tables.errors import UsageError
+from ..tables.lookup import TICKS_PER_MS
 from ..tables.schema_v1 import Count, Share, Strict
 from .requests import Status
 
@@ -22,8 +23,8 @@ Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 Time = Annotated[float, Field(ge=0)] | None
 
-# A policy may end an iteration exactly on a deadline; sums of float64 times are off by less than this.
-TOLERANCE_MS = 1e-6
+# One tick of the tables. A policy may end an iteration exactly on a deadline, and times are rounded to ticks.
+TOLERANCE_MS = 1 / TICKS_PER_MS
 
 
 class Quantiles(Strict):

@@ -19,16 +19,19 @@ Uncontended = Callable[[Requests], Floats]
 
 
 def set_targets(requests: Requests, options: Options, seed: int, uncontended: Uncontended | None) -> None:
-    """Fill what is nan or unknown, in place. Raises UsageError where an option that is needed is not said."""
+    """Fill what is nan or unknown, in place; the batch class gets a target for its last token alone.
+
+    Raises UsageError where an option that is needed is not said.
+    """
     _set_class(requests, options, seed)
-    missing = np.isnan(requests["ttft_ms"])
+    batch = requests["batch_class"] == 1
+    missing = np.isnan(requests["ttft_ms"]) & ~batch
     if options.slowdown is not None:
         requests["ttft_ms"][missing] = _slowed(requests, options, uncontended)[missing]
     else:
         _fill(requests, "ttft_ms", missing, options.ttft_ms, "ttft=1s, or slowdown=5x")
-    _fill(requests, "tpot_ms", np.isnan(requests["tpot_ms"]), options.tpot_ms, "tpot=25ms")
-    late = np.isnan(requests["ttlt_ms"]) & (requests["batch_class"] == 1)
-    _fill(requests, "ttlt_ms", late, options.ttlt_ms, "ttlt=600s, for the batch class")
+    _fill(requests, "tpot_ms", np.isnan(requests["tpot_ms"]) & ~batch, options.tpot_ms, "tpot=25ms")
+    _fill(requests, "ttlt_ms", np.isnan(requests["ttlt_ms"]) & batch, options.ttlt_ms, "ttlt=600s, for the batch class")
     _set_estimates(requests, options.estimate)
 
 

@@ -70,8 +70,8 @@ def check_requests(requests: Requests, where: str) -> None:
             (requests["output_estimate"] >= 1) | (requests["output_estimate"] == UNKNOWN_OUTPUT),
             f"1 or more, or {UNKNOWN_OUTPUT} for unknown",
         ),
-        "ttft_ms": (_positive(requests["ttft_ms"]), "a finite time above 0"),
-        "tpot_ms": (_positive(requests["tpot_ms"]), "a finite time above 0"),
+        "ttft_ms": (_target(requests["ttft_ms"], batch), "a finite time above 0; nan in the batch class alone"),
+        "tpot_ms": (_target(requests["tpot_ms"], batch), "a finite time above 0; nan in the batch class alone"),
         "ttlt_ms": (np.where(batch, _positive(ttlt), np.isnan(ttlt)), "above 0 in the batch class, else nan"),
         "batch_class": (_within(requests["batch_class"], 1), "0 or 1"),
         "application": (requests["application"] >= 0, "0 or more"),
@@ -86,6 +86,10 @@ def check_requests(requests: Requests, where: str) -> None:
 
 def _positive(times_ms: NDArray[np.float64]) -> NDArray[np.bool_]:
     return np.isfinite(times_ms) & (times_ms > 0)
+
+
+def _target(times_ms: NDArray[np.float64], batch: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    return _positive(times_ms) | (batch & np.isnan(times_ms))
 
 
 def _within(values: NDArray[np.int8], most: int) -> NDArray[np.bool_]:

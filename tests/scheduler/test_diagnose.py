@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-from chunkfit.scheduler.diagnose import Iterations, budget_too_high, budget_too_low, diagnose
+from chunkfit.scheduler.diagnose import Iterations, budget_too_high, budget_too_low, diagnose, of_log
+from chunkfit.scheduler.requests import Status
 from chunkfit.tables.errors import UsageError
-from tests.support.runs import finished, requests_of
+from tests.support.runs import finished, never_started, requests_of
 
 TARGET = 25.0
 PROMPTS = np.array([200] * 90 + [5000] * 10)
@@ -108,16 +109,52 @@ def test_too_few_requests_say_nothing():
 
 
 def test_both_rules_and_hits_do_not_count_as_prompt():
-    ran, requests, results = starved(CLIMB, 12.5, 0)
-    requests["cached_tokens"] = 40
-    high, low = diagnose(ran, requests, results, TARGET)
+    _, requests, results = starved(CLIMB, 12.5, 0)
+    requests["cached_tokens"] = 40  # 10, 60 and 110 tokens are left to compute
+    long = np.arange(2000) % 50 == 0
+    high, low = diagnose(iterations(np.where(long, 60.0, 12.0), np.where(long, 110, 60)), requests, results, TARGET)
     assert (high.rule, low.rule) == ("token budget too high", "token budget too low")
-    assert high.evidence["long_prompt_tokens"] == 110
+    assert high.found
+    assert high.evidence["long_prompt_tokens"] == 60
 
 
-def test_prompts_of_one_length_leave_nothing_to_compare():
+def test_where_every_prompt_is_too_long_any_prompt_at_all_is_told():
+    prefill = np.arange(2000) % 20 == 0
+    ran = iterations(np.where(prefill, 60.0, 12.0), np.where(prefill, 4000, 0))
+    found = budget_too_high(ran, np.full(100, 4000), TARGET)
+    assert found.found
+    assert found.evidence["long_prompt_tokens"] == 0
+
+
+def test_decodes_that_are_slow_by_themselves_are_not_the_budget():
+    prefill = np.arange(2000) % 20 == 0
+    ran = iterations(np.where(np.arange(2000) % 3 == 0, 60.0, 12.0), np.where(prefill, 4000, 0))
+    assert budget_too_high(ran, np.full(100, 4000), TARGET).found is False
+
+
+def test_a_prompt_in_every_iteration_leaves_nothing_to_compare():
     spikes = np.where(np.arange(2000) % 50 == 0, 60.0, 12.0)
     assert budget_too_high(iterations(spikes, 200), np.full(50, 200), TARGET).found is None
+
+
+LOG = np.dtype([("start_ms", "f8"), ("latency_ms", "f8"), ("decodes", "i4"), ("chunk_tokens", "i4"), ("queued", "i4")])
+
+
+def test_a_log_is_told_whose_chunks_it_has():
+    """250 tokens in chunks of 100, an iteration of decodes, then 40 and 60 tokens in one."""
+    log = np.zeros(6, dtype=LOG)
+    log["start_ms"], log["latency_ms"] = 10.0 * np.arange(6), 10
+    log["decodes"], log["queued"] = 1, [1, 1, 1, 0, 2, 0]
+    log["chunk_tokens"] = [100, 100, 50, 0, 100, 0]
+    requests = requests_of(4, prompt_tokens=[300, 40, 60, 500], cached_tokens=[50, 0, 0, 0])
+    results = finished(requests, np.array([30.0, 50, 50, 0]) - requests["arrival_ms"], 10.0)
+    never_started(results, [3], Status.UNFINISHED)
+    found = of_log(log, requests, results)
+    assert found.prompt_tokens.tolist() == [250, 250, 250, 0, 60, 0]
+    assert found.waiting.tolist() == [1, 1, 1, 0, 2, 0]
+    assert found.chunk_tokens.tolist() == [100, 100, 50, 0, 100, 0]
+    nothing = of_log(log[:0], requests[:0], results[:0])
+    assert len(nothing.start_ms) == 0
 
 
 def test_columns_of_one_length():

@@ -27,9 +27,13 @@ def test_the_gates_differ_where_they_should():
 
 
 def test_an_iteration_that_ends_on_the_deadline_is_in_time():
-    requests = requests_of(1, tpot_ms=0.1 + 0.2)
-    results = finished(requests, 1000.0, 0.3 + 1e-12)
-    assert good_requests(requests, results, "per-token")[0]
+    """Targets and times are rounded to multiples of 2^-14 ms on the way."""
+    requests = requests_of(2, ttft_ms=1000 / 3, tpot_ms=0.3)
+    tick = 2.0**-14
+    results = finished(
+        requests, np.ceil(1000 / 3 / tick) * tick, np.array([np.ceil(0.3 / tick), 0.3 / tick + 2]) * tick
+    )
+    assert good_requests(requests, results, "per-token").tolist() == [True, False]
 
 
 def test_one_token_has_no_gap_to_miss():
@@ -40,7 +44,7 @@ def test_one_token_has_no_gap_to_miss():
 
 
 def test_the_batch_class_has_a_target_for_its_last_token_alone():
-    requests = requests_of(2, batch_class=1, ttlt_ms=20_000.0)
+    requests = requests_of(2, np.nan, np.nan, batch_class=1, ttlt_ms=20_000.0)
     results = finished(requests, ttft_ms=np.array([15_000.0, 15_000.0]), gap_ms=np.array([499.0, 501.0]))
     results["schedule_misses"] = 11
     for gate in GATES:

@@ -84,6 +84,9 @@ def test_classes_priorities_guard():
     assert batch[second].mean() == pytest.approx(0.5, abs=0.03)
     assert (made["ttlt_ms"][batch] == 600_000).all()
     assert np.isnan(made["ttlt_ms"][~batch]).all()
+    assert np.isnan(made["ttft_ms"][batch]).all()
+    assert np.isnan(made["tpot_ms"][batch]).all()
+    assert (made["tpot_ms"][~batch] == 25).all()
     assert np.bincount(made["priority"]) / len(made) == pytest.approx([0.7, 0.2, 0.1], abs=0.02)
     assert made["guard"].mean() == pytest.approx(0.05, abs=0.01)
 
