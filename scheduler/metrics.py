@@ -11,7 +11,7 @@ from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from ..tables.errors import UsageError
 from ..tables.lookup import TICKS_PER_MS
@@ -66,6 +66,13 @@ class RunMetrics(Strict):
     gate: str
     makespan_s: Annotated[float, Field(gt=0)] = Field(description="start of the run to its end")
     groups: dict[str, GroupMetrics]
+
+    @field_validator("groups")
+    @classmethod
+    def _all_is_there(cls, groups: dict[str, GroupMetrics]) -> dict[str, GroupMetrics]:
+        if "all" not in groups:
+            raise ValueError("no group `all`")
+        return groups
 
 
 class Spread(Strict):

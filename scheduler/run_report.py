@@ -184,7 +184,7 @@ def load(path: str | PathLike[str]) -> RunReport:
         ) from error
 
 
-_RUN = ("policy", "workload", "seed", "gate", "makespan_s", "group")
+_RUN = ("policy", "workload", "seed", "true_cost", "policy_cost", "gate", "makespan_s", "group")
 _FIGURES = tuple(
     f"{name}_{part}" if part else name
     for name, field in GroupMetrics.model_fields.items()
@@ -199,7 +199,8 @@ def csv_text(reports: Iterable[RunReport]) -> str:
     writer.writerow((*_RUN, *_FIGURES))
     for report in reports:
         metrics = report.metrics
-        run = (report.policy, report.workload.spec, report.workload.seed, metrics.gate, metrics.makespan_s)
+        what = (report.policy, report.workload.spec, report.workload.seed, report.costs.true, report.costs.policy)
+        run = (*what, metrics.gate, metrics.makespan_s)
         for name, group in metrics.groups.items():
             writer.writerow((*run, name, *figures(group).values()))
     return out.getvalue()

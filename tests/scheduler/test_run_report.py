@@ -69,6 +69,7 @@ def test_the_figures_are_the_runs(report):
         ({"kind": "guessed"}, r"\$.kind"),
         ({"joules": "12"}, r"\$.joules"),
         ({"counts": {"iterations": -1}}, r"\$.counts.iterations"),
+        ({"metrics": {"gate": "schedule", "makespan_s": 1.0, "groups": {}}}, r"\$.metrics.groups: .* no group `all`"),
         ({"costs": {"true": "formula"}}, r"\$.costs.policy: Field required"),
     ],
 )
@@ -96,7 +97,7 @@ def test_csv_has_a_row_a_group(report, tmp_path):
     assert [row["group"] for row in rows] == ["all", "application 0", "application 1"] * 2
     first = rows[0]
     assert (first["policy"], first["seed"], first["gate"]) == ("sloweave", "4", "per_token")
-    assert first["workload"] == report.workload.spec
+    assert (first["workload"], first["policy_cost"]) == (report.workload.spec, "formula, bound")
     assert float(first["good_share"]) == report.over_all.good_share
     assert float(first["ttft_ms_p99"]) == report.over_all.ttft_ms.p99
     assert csv_text([]).splitlines() == [",".join(first)]
