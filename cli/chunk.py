@@ -28,9 +28,9 @@ def chunk(
     Example: chunkfit chunk table.json --decodes 40 --context 1000 --budget 25ms
     """
     from ..tables import Batch, CostTable
+    from ..tables.units import milliseconds
     from .guard import escape
     from .render import grid
-    from .units import milliseconds
 
     budget_ms = milliseconds(budget, "--budget")
     costs = CostTable.load(table)

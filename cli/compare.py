@@ -32,9 +32,9 @@ def compare(
     Example: chunkfit compare table.json tonight.parquet --tolerance 5%
     """
     from ..fitters.compare import compare as compare_sides
+    from ..tables.units import percentage
     from .guard import escape
     from .render import grid
-    from .units import percentage
 
     allowed = percentage(tolerance, "--tolerance")
     found = compare_sides(_load(left), _load(right), allowed)

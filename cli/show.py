@@ -22,11 +22,11 @@ def show(
     Example: chunkfit show table.json --budget 25ms
     """
     from ..tables import CostTable
+    from ..tables.units import milliseconds
     from .evidence import evidence_lines, summary_of
     from .heat_map import heat_map
     from .output import result_console
     from .render import grid
-    from .units import milliseconds
 
     costs = CostTable.load(table)
     axis = costs.arrays.axes.context_tokens

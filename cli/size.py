@@ -40,9 +40,9 @@ def size(
     from ..tables.chunk_tax import chunk_tax
     from ..tables.errors import UsageError
     from ..tables.sizing import SETTINGS, Prompt, budget_ridge, retune_fields, static_budget
+    from ..tables.units import milliseconds
     from .guard import escape
     from .render import balance_line, grid
-    from .units import milliseconds
 
     target_ms = milliseconds(tpot, "--tpot")
     if not 0 <= headroom < 1:

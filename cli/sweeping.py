@@ -12,9 +12,9 @@ from ..profiler.request import ProfileRequest, SweepEvent, journal_of
 from ..profiler.sweep import journalled_plan
 from ..profiler.sweep import profile as measure
 from ..profiler.traffic import read_traffic
+from ..tables.units import percentage
 from .guard import escape
 from .output import progress_console
-from .units import percentage
 
 if TYPE_CHECKING:
     from ..profiler.profile import Profile

@@ -40,6 +40,10 @@ class CalibrationStateError(ChunkfitError):
     """A saved state of an online calibrator that cannot be read or belongs to another table."""
 
 
+class RunReportError(ChunkfitError):
+    """A run report that cannot be read: cut, edited, of another version."""
+
+
 class FingerprintMismatchError(ChunkfitError):
     """Two things that were measured on different hardware, models or engines."""
 

@@ -12,10 +12,10 @@ import hashlib
 from pathlib import Path
 
 from ...tables.fingerprint import Fingerprint
-from .files import json_document, parquet_records
+from ...tables.record import LeftOut, Record
+from ...tables.record_files import json_document, parquet_records
 from .mapping import selected, where_text
-from .record import Record
-from .samples import Imported, LeftOut, LogFormat, ReadOptions, Sample
+from .samples import Imported, LogFormat, ReadOptions, Sample
 from .unread import UnreadColumns
 
 SCHEMA = "aic_fpm_forward_perf"

@@ -9,9 +9,9 @@ payload. Passes of several workers and ranks are taken as passes of one engine e
 
 from __future__ import annotations
 
-from .files import json_lines
-from .record import Record
-from .samples import Imported, LeftOut, LogFormat, ReadOptions, Sample
+from ...tables.record import LeftOut, Record
+from ...tables.record_files import json_lines
+from .samples import Imported, LogFormat, ReadOptions, Sample
 
 SCHEMA = "dynamo.fpm.trace.v1"
 VERSION = 1

@@ -8,12 +8,13 @@ from pathlib import Path
 
 from ...tables.errors import LogFormatError, UsageError
 from ...tables.fingerprint import Fingerprint
+from ...tables.record import LeftOut
 from ..meta import ImportedFrom, ProfileMeta, known_aggregation
 from ..profile import Profile
 from .mapping import where_text
 from .registry import log_format
 from .rows import columns_of, domain_of, session_metas
-from .samples import LeftOut, ReadOptions
+from .samples import ReadOptions
 from .sessions import DEFAULT_SHARES, Shares, parse_split
 
 

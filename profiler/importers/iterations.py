@@ -10,9 +10,9 @@ seconds by any clock; without it the lines are in the order of time.
 from __future__ import annotations
 
 from ...tables.batch import Batch
-from .files import json_lines
-from .record import Record, is_whole
-from .samples import Imported, LeftOut, LogFormat, ReadOptions, Sample
+from ...tables.record import LeftOut, Record, is_whole
+from ...tables.record_files import json_lines
+from .samples import Imported, LogFormat, ReadOptions, Sample
 from .unread import UnreadColumns
 
 COLUMNS = ("decode_contexts", "chunks", "latency_ms", "time_s")

@@ -7,8 +7,9 @@ so that it is never taken for one. Device and model stand in meta.yaml beside it
 from __future__ import annotations
 
 from ...tables.fingerprint import Fingerprint
-from .files import csv_records
-from .samples import Imported, LeftOut, LogFormat, ReadOptions, Sample
+from ...tables.record import LeftOut
+from ...tables.record_files import csv_records
+from .samples import Imported, LogFormat, ReadOptions, Sample
 from .unread import UnreadColumns
 
 COLUMNS = ("prefill_chunk", "kv_prefill", "n_decode", "kv_decode", "time_us")

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from ...tables.errors import LogFormatError, UsageError
-from .record import MOST, Record
+from ...tables.record import MOST, Record
 
 _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?")
 

@@ -11,10 +11,10 @@ no end: left out. The log says neither contexts nor prefixes; --map k=600,u=0 st
 from __future__ import annotations
 
 from ...tables.fingerprint import Fingerprint
-from .files import json_document, json_items
+from ...tables.record import LeftOut, Record
+from ...tables.record_files import json_document, json_items
 from .mapping import parse_number
-from .record import Record
-from .samples import Imported, LeftOut, LogFormat, ReadOptions, Sample
+from .samples import Imported, LogFormat, ReadOptions, Sample
 from .unread import UnreadColumns
 
 GRID_COLUMNS = ("num_decode", "num_prefill", "prefill_chunk_size", "decode_context_len", "total_tokens", "mean_time_ms")

@@ -8,6 +8,7 @@ from typing import Literal, Protocol
 
 from ...tables.batch import Batch
 from ...tables.fingerprint import Fingerprint
+from ...tables.record import LeftOut
 
 Split = Literal["time", "points"]
 
@@ -62,24 +63,6 @@ class Sample:
         # Of several chunks the longest is not known; the mean is the least that it can be.
         longest = max(k, -(-(u + c) // max(chunks, 1)))
         return cls(n, k, c, u, latency_ms, longest, unequal and n > 1, chunks > 1, started_s)
-
-
-class LeftOut:
-    """Rows that are no timed iteration, counted by reason, with the place of the first."""
-
-    def __init__(self) -> None:
-        self._found: dict[str, tuple[int, str]] = {}
-
-    def add(self, reason: str, place: str) -> None:
-        count, first = self._found.get(reason, (0, place))
-        self._found[reason] = (count + 1, first)
-
-    def counts(self) -> dict[str, int]:
-        return {reason: count for reason, (count, _) in self._found.items()}
-
-    def lines(self) -> list[str]:
-        """For people: `3 rows: nothing scheduled (first: line 17)`."""
-        return [f"{count:,} rows: {reason} (first: {first})" for reason, (count, first) in self._found.items()]
 
 
 @dataclass(frozen=True, slots=True)

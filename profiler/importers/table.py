@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from ...tables.errors import UsageError
-from .files import records_of
+from ...tables.record import MS_PER_UNIT, LeftOut, Record
+from ...tables.record_files import records_of
 from .mapping import Expression, parse, selected, where_text
-from .record import MS_PER_UNIT, Record
-from .samples import Imported, LeftOut, LogFormat, ReadOptions, Sample
+from .samples import Imported, LogFormat, ReadOptions, Sample
 from .unread import UnreadColumns
 
 

@@ -15,9 +15,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from ...tables.errors import LogFormatError, MissingExtraError, UsageError
-from .record import Record
-from .samples import LeftOut
+from .errors import LogFormatError, MissingExtraError, UsageError
+from .record import LeftOut, Record
 
 CUT = "the last line is cut off"
 

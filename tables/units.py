@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 
-from ..tables.errors import UsageError
+from .errors import UsageError
 
 MS_PER = {"us": 1e-3, "ms": 1.0, "s": 1e3, "m": 6e4, "h": 3.6e6}
 

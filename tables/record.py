@@ -1,4 +1,7 @@
-"""One row of a log: its values, where it stands, and typed reads that name both when a value is impossible."""
+"""One row of a log: its values, where it stands, and typed reads that name both when a value is impossible.
+
+And what was left out of a log, counted.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 
-from ...tables.errors import LogFormatError
+from .errors import LogFormatError
 
 MS_PER_UNIT = {"us": 1e-3, "ms": 1.0, "s": 1e3}  # units of time that logs hold
 MOST = 10**9  # tokens or requests that an iteration may have; more is no iteration, and no int64 after products
@@ -85,6 +88,24 @@ class Record:
         if not isinstance(value, dict):
             raise self.wrong(column, "an object")
         return Record(self.source, self.place, value, f"{self.inside}{column}.")
+
+
+class LeftOut:
+    """Rows that are no timed iteration, counted by reason, with the place of the first."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, tuple[int, str]] = {}
+
+    def add(self, reason: str, place: str) -> None:
+        count, first = self._found.get(reason, (0, place))
+        self._found[reason] = (count + 1, first)
+
+    def counts(self) -> dict[str, int]:
+        return {reason: count for reason, (count, _) in self._found.items()}
+
+    def lines(self) -> list[str]:
+        """For people: `3 rows: nothing scheduled (first: line 17)`."""
+        return [f"{count:,} rows: {reason} (first: {first})" for reason, (count, first) in self._found.items()]
 
 
 def is_whole(value: object, least: int) -> TypeGuard[int]:

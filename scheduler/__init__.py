@@ -1,0 +1,1 @@
+"""Tables to decisions: requests, workloads, policies, the simulator, metrics. It needs the core dependencies alone."""

@@ -1,0 +1,229 @@
+"""What a run was worth: latencies and goodput by request, over all and by group, and over seeds.
+
+Everything is taken within a request first, then over requests, then over seeds; gaps between tokens are never pooled
+as if they were independent. Refused and unfinished requests are misses, and stay in every share's denominator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Annotated
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, field_validator
+
+from ..tables.errors import UsageError
+from ..tables.lookup import TICKS_PER_MS
+from ..tables.schema_v1 import Count, Share, Strict
+from .requests import Status
+
+Rows = NDArray[np.void]  # of dtype WORKLOAD or RESULT
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+Time = Annotated[float, Field(ge=0)] | None
+
+# One tick of the tables. A policy may end an iteration exactly on a deadline, and times are rounded to ticks.
+TOLERANCE_MS = 1 / TICKS_PER_MS
+
+
+class Quantiles(Strict):
+    """Over the requests that have the value; None where none has."""
+
+    count: Count
+    mean: Time
+    p50: Time
+    p90: Time
+    p99: Time
+
+
+class GroupMetrics(Strict):
+    """Of one run, over all requests or a group of them."""
+
+    requests: Count
+    finished: Count
+    refused: Count
+    unfinished: Count
+    good: Count = Field(description="requests that meet their targets under the run's gate")
+    good_share: Share = Field(description="of all requests, refused and unfinished included")
+    goodput_per_s: Annotated[float, Field(ge=0)] = Field(description="good requests per second of the run")
+    ttft_met: Share = Field(description="share with the first token in time, of all requests")
+    missing_schedule: Share = Field(description="share with a token after arrival + ttft + k tpot, of those started")
+    schedule_misses: Count = Field(description="such tokens")
+    tokens: Count = Field(description="output tokens given")
+    tokens_per_s: Annotated[float, Field(ge=0)]
+    preemptions: Count
+    ttft_ms: Quantiles
+    mean_gap_ms: Quantiles = Field(description="of each request's mean gap (vLLM's TPOT)")
+    p99_gap_ms: Quantiles = Field(description="of each request's own P99 gap (SLOWeave's TPOT)")
+    largest_gap_ms: Quantiles
+    latency_ms: Quantiles = Field(description="arrival to last token")
+
+
+class RunMetrics(Strict):
+    """gate: the deadline model by which a request is good. groups: `all`, then by class and application."""
+
+    gate: str
+    makespan_s: Annotated[float, Field(gt=0)] = Field(description="start of the run to its end")
+    groups: dict[str, GroupMetrics]
+
+    @field_validator("groups")
+    @classmethod
+    def _all_is_there(cls, groups: dict[str, GroupMetrics]) -> dict[str, GroupMetrics]:
+        if "all" not in groups:
+            raise ValueError("no group `all`")
+        return groups
+
+
+class Spread(Strict):
+    """Of one figure over seeds. sd: None with one seed."""
+
+    seeds: Count
+    mean: float
+    sd: float | None
+    least: float
+    most: float
+
+
+def _per_token(requests: Rows, results: Rows) -> Bools:
+    """The request's own P99 gap is within its target; one token has no gap."""
+    return _within(results["p99_gap_ms"], requests["tpot_ms"])
+
+
+def _mean_gap(requests: Rows, results: Rows) -> Bools:
+    """Its mean gap is. It hides what the P99 gap shows, and stands beside it to show that."""
+    return _within(results["mean_gap_ms"], requests["tpot_ms"])
+
+
+def _schedule(requests: Rows, results: Rows) -> Bools:
+    """No token was later than arrival + ttft + k tpot."""
+    met: Bools = results["schedule_misses"] == 0
+    return met
+
+
+GATES: dict[str, Callable[[Rows, Rows], Bools]] = {
+    "per_token": _per_token,
+    "schedule": _schedule,
+    "mean_gap": _mean_gap,
+}
+
+
+def gate_named(name: str) -> Callable[[Rows, Rows], Bools]:
+    """`-` and `_` are the same. Raises UsageError for an unknown name."""
+    found = GATES.get(name.replace("-", "_"))
+    if found is None:
+        raise UsageError(f"gate {name!r} is unknown; expected one of {', '.join(GATES)}")
+    return found
+
+
+def good_requests(requests: Rows, results: Rows, gate: str) -> Bools:
+    """(m,): finished, first token in time, and through the gate; in the batch class finished within ttlt_ms.
+
+    Raises UsageError for an unknown gate, or results of other requests.
+    """
+    if len(requests) != len(results):
+        raise UsageError(f"{len(results)} results for {len(requests)} requests; expected one row a request")
+    interactive = _ttft_met(requests, results) & gate_named(gate)(requests, results)
+    batch = _within(results["finish_ms"] - requests["arrival_ms"], requests["ttlt_ms"])
+    met: Bools = (results["status"] == Status.FINISHED) & np.where(requests["batch_class"] == 1, batch, interactive)
+    return met
+
+
+def measure(requests: Rows, results: Rows, gate: str, end_ms: float) -> RunMetrics:
+    """requests, results: (m,) of WORKLOAD and RESULT. end_ms: when the run ended, on its clock.
+
+    Raises UsageError as `good_requests`, and where the end is not after the start or before something that happened.
+    """
+    good = good_requests(requests, results, gate)
+    last = np.nanmax(np.concatenate((results["finish_ms"], results["first_token_ms"], [0.0])))
+    if not (np.isfinite(end_ms) and end_ms > 0 and end_ms >= last - TOLERANCE_MS):
+        raise UsageError(f"run ends at {end_ms:g} ms, its last token is at {last:g} ms; expected an end after it")
+    groups = {
+        name: _group(requests[rows], results[rows], good[rows], end_ms / 1000) for name, rows in _groups(requests)
+    }
+    return RunMetrics(gate=gate.replace("-", "_"), makespan_s=end_ms / 1000, groups=groups)
+
+
+def over_seeds(values: Sequence[float]) -> Spread:
+    """Mean and spread of one figure over the seeds of the same run. Raises UsageError without any."""
+    if not values:
+        raise UsageError("no run to take the mean of; expected one seed at least")
+    sd = float(np.std(values, ddof=1)) if len(values) > 1 else None
+    return Spread(
+        seeds=len(values), mean=float(np.mean(values)), sd=sd, least=float(min(values)), most=float(max(values))
+    )
+
+
+def figures(group: GroupMetrics) -> dict[str, float | None]:
+    """Every figure by name, quantiles as `ttft_ms_p99`."""
+    flat: dict[str, float | None] = {}
+    for name, value in group.model_dump().items():
+        flat |= {f"{name}_{part}": each for part, each in value.items()} if isinstance(value, dict) else {name: value}
+    return flat
+
+
+def summary(groups: Sequence[GroupMetrics]) -> dict[str, Spread]:
+    """One group over the seeds of the same run, figure by figure; of some seeds where not all have it, or absent."""
+    flat = [figures(group) for group in groups]
+    known = {name: [each[name] for each in flat] for name in (flat[0] if flat else {})}
+    values = {name: [value for value in column if value is not None] for name, column in known.items()}
+    return {name: over_seeds(column) for name, column in values.items() if column}
+
+
+def _groups(requests: Rows) -> list[tuple[str, Bools]]:
+    """all; classes and applications where there is more than one."""
+    found = [("all", np.ones(len(requests), dtype=np.bool_))]
+    batch = requests["batch_class"] == 1
+    if batch.any():
+        found += [(name, rows) for name, rows in (("interactive", ~batch), ("batch", batch)) if rows.any()]
+    applications = np.unique(requests["application"])
+    if len(applications) > 1:
+        found += [(f"application {index}", requests["application"] == index) for index in applications]
+    return found
+
+
+def _group(requests: Rows, results: Rows, good: Bools, seconds: float) -> GroupMetrics:
+    status = results["status"]
+    started = np.isfinite(results["first_token_ms"])
+    missing = results["schedule_misses"][started] > 0
+    tokens = int(results["tokens"].sum(dtype=np.int64))
+    return GroupMetrics(
+        requests=len(requests),
+        finished=int((status == Status.FINISHED).sum()),
+        refused=int((status == Status.REFUSED).sum()),
+        unfinished=int((status == Status.UNFINISHED).sum()),
+        good=int(good.sum()),
+        good_share=float(good.mean()),
+        goodput_per_s=float(good.sum() / seconds),
+        ttft_met=float(_ttft_met(requests, results).mean()),
+        missing_schedule=float(missing.mean()) if len(missing) else 0.0,
+        schedule_misses=int(results["schedule_misses"].sum(dtype=np.int64)),
+        tokens=tokens,
+        tokens_per_s=tokens / seconds,
+        preemptions=int(results["preemptions"].sum(dtype=np.int64)),
+        ttft_ms=_quantiles(results["first_token_ms"] - requests["arrival_ms"]),
+        mean_gap_ms=_quantiles(results["mean_gap_ms"]),
+        p99_gap_ms=_quantiles(results["p99_gap_ms"]),
+        largest_gap_ms=_quantiles(results["largest_gap_ms"]),
+        latency_ms=_quantiles(results["finish_ms"] - requests["arrival_ms"]),
+    )
+
+
+def _quantiles(values: Floats) -> Quantiles:
+    """A quantile is a request's own value, the smallest that the share reaches; nothing is interpolated."""
+    known = values[np.isfinite(values)]
+    if not len(known):
+        return Quantiles(count=0, mean=None, p50=None, p90=None, p99=None)
+    p50, p90, p99 = np.quantile(known, (0.5, 0.9, 0.99), method="inverted_cdf").tolist()
+    return Quantiles(count=len(known), mean=float(known.mean()), p50=p50, p90=p90, p99=p99)
+
+
+def _ttft_met(requests: Rows, results: Rows) -> Bools:
+    late = results["first_token_ms"] - requests["arrival_ms"] > requests["ttft_ms"] + TOLERANCE_MS
+    met: Bools = np.isfinite(results["first_token_ms"]) & ~late
+    return met
+
+
+def _within(values_ms: Floats, targets_ms: Floats) -> Bools:
+    """nan passes: the value does not exist, and a request that is not finished is no good for that reason."""
+    return ~(values_ms > targets_ms + TOLERANCE_MS)

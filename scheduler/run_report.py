@@ -1,0 +1,215 @@
+"""One run of one policy on one workload, as a file: what ran, against which costs, and what came of it.
+
+Simulated and live runs write the same report.
+
+Format history (a reader of any later release still reads every version listed here):
+1  first version. Workload, policy, costs, metrics by group, counts, exceptions, scheduling time.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, ValidationError
+
+from ..tables.errors import RunReportError
+from ..tables.json_paths import render
+from ..tables.schema_v1 import Count, Sha256, Strict
+from ..tables.writing import write_atomically
+from .metrics import GroupMetrics, Quantiles, RunMetrics, figures
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderResult
+    from rich.table import Table
+
+    from .workloads.workload import Workload
+
+FORMAT = "chunkfit.run-report"
+SCHEMA_VERSION = 1
+Scalar = bool | int | float | str | None
+NonNegative = Annotated[float, Field(ge=0)]
+
+
+class WorkloadV1(Strict):
+    name: str
+    spec: str = Field(description="every option it was made with")
+    seed: int
+    requests: Count
+    sha256: Sha256 = Field(description="of the requests' bytes: equal workloads have equal ones")
+    notes: list[str] = Field(description="what was left out or cut")
+
+
+class CostsV1(Strict):
+    """What an iteration cost, and what the policy believed."""
+
+    true: str = Field(description="a table, a formula, a distortion of either; `measured` in a live run")
+    policy: str = Field(description="what decisions were made with")
+
+
+class SchedulingV1(Strict):
+    """Time spent deciding, by the host's clock."""
+
+    decisions: Count
+    mean_us: NonNegative
+    p99_us: NonNegative
+    added: bool = Field(description="it is part of the run's clock; False: decided in no time")
+
+
+class RunReport(Strict):
+    """A run and its figures. Times are ms and s of the run's own clock."""
+
+    format: Literal["chunkfit.run-report"] = "chunkfit.run-report"
+    schema_version: Literal[1] = 1
+    created_by: str
+    kind: Literal["simulated", "live"]
+    device: str | None = Field(description="title of the fingerprint of what ran, or of the table; null: a formula")
+    policy: str
+    policy_options: dict[str, Scalar]
+    workload: WorkloadV1
+    costs: CostsV1
+    metrics: RunMetrics
+    counts: dict[str, Count] = Field(description="iterations, prefill tokens and the like")
+    exceptions: dict[str, Count] = Field(description="decisions that a target was knowingly given up for, by reason")
+    scheduling: SchedulingV1 | None = Field(description="null: not measured")
+    joules: NonNegative | None = Field(description="energy of the device over the run; null: not measured")
+
+    @property
+    def over_all(self) -> GroupMetrics:
+        return self.metrics.groups["all"]
+
+    @property
+    def joules_per_good(self) -> float | None:
+        return self.joules / self.over_all.good if self.joules is not None and self.over_all.good else None
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the file, whole or not at all. Raises StorageError."""
+        write_atomically(path, (self.model_dump_json(indent=1) + "\n").encode())
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        from rich.markup import escape
+
+        head = (self.policy, self.workload.spec, f"seed {self.workload.seed}", self.kind)
+        yield escape("  ".join(head))
+        facts = [f"cost {self.costs.true}", f"policy's cost {self.costs.policy}", self.device or "no device"]
+        yield escape("; ".join(facts))
+        yield self._table()
+        yield escape("; ".join(self._counted()))
+
+    def _table(self) -> Table:
+        from rich.table import Table
+
+        shown = Table(title=f"gate {self.metrics.gate}, {self.metrics.makespan_s:.4g} s", title_justify="left")
+        shown.add_column("")
+        for column in (
+            "requests",
+            "good",
+            "goodput /s",
+            "TTFT P50",
+            "P99",
+            "mean gap P50",
+            "P99 gap P50",
+            "P99",
+            "late",
+        ):
+            shown.add_column(column, justify="right")
+        for name, group in self.metrics.groups.items():
+            shown.add_row(
+                name,
+                f"{group.requests:,}",
+                f"{100 * group.good_share:.1f}%",
+                f"{group.goodput_per_s:.4g}",
+                _ms(group.ttft_ms.p50),
+                _ms(group.ttft_ms.p99),
+                _ms(group.mean_gap_ms.p50),
+                _ms(group.p99_gap_ms.p50),
+                _ms(group.p99_gap_ms.p99),
+                f"{100 * group.missing_schedule:.1f}%",
+            )
+        shown.caption = "ms over requests that have the value; late: started requests with a token after its schedule"
+        return shown
+
+    def _counted(self) -> list[str]:
+        group = self.over_all
+        said = [f"refused {group.refused:,}", f"unfinished {group.unfinished:,}", f"preemptions {group.preemptions:,}"]
+        said += [f"{name.replace('_', ' ')} {count:,}" for name, count in {**self.counts, **self.exceptions}.items()]
+        if self.scheduling is not None:
+            said.append(f"decisions {self.scheduling.mean_us:.3g} us mean, {self.scheduling.p99_us:.3g} us P99")
+        if self.joules_per_good is not None:
+            said.append(f"{self.joules_per_good:.4g} J per good request")
+        return said + self.workload.notes
+
+
+def workload_facts(workload: Workload) -> WorkloadV1:
+    """What a report keeps of a workload."""
+    return WorkloadV1(
+        name=workload.name,
+        spec=workload.spec,
+        seed=workload.seed,
+        requests=len(workload.requests),
+        sha256=workload.sha256(),
+        notes=list(workload.notes),
+    )
+
+
+def scheduling_facts(decision_us: NDArray[np.float64], added: bool) -> SchedulingV1 | None:
+    """decision_us: one time a decision. None where nothing was timed."""
+    if not len(decision_us):
+        return None
+    p99 = float(np.quantile(decision_us, 0.99, method="inverted_cdf"))
+    return SchedulingV1(decisions=len(decision_us), mean_us=float(np.mean(decision_us)), p99_us=p99, added=added)
+
+
+def load(path: str | PathLike[str]) -> RunReport:
+    """Read a report. Raises RunReportError for anything that is not exactly this format."""
+    try:
+        data = Path(path).read_bytes()
+    except OSError as error:
+        raise RunReportError(
+            f"{path}: cannot be read ({error.strerror or error}); expected a run report (JSON): check the path"
+        ) from error
+    try:
+        return RunReport.model_validate_json(data)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        raise RunReportError(
+            f"{path}: {render(first['loc'])}: {first['msg']}; expected {FORMAT} version {SCHEMA_VERSION}"
+            f" ({error.error_count()} findings): run it again, or take the release that wrote it"
+        ) from error
+
+
+_RUN = ("policy", "workload", "seed", "true_cost", "policy_cost", "gate", "makespan_s", "group")
+_FIGURES = tuple(
+    f"{name}_{part}" if part else name
+    for name, field in GroupMetrics.model_fields.items()
+    for part in (Quantiles.model_fields if field.annotation is Quantiles else ("",))
+)
+
+
+def csv_text(reports: Iterable[RunReport]) -> str:
+    """One row a report and group; quantiles as `ttft_ms_p99`, empty where no request has the value."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow((*_RUN, *_FIGURES))
+    for report in reports:
+        metrics = report.metrics
+        what = (report.policy, report.workload.spec, report.workload.seed, report.costs.true, report.costs.policy)
+        run = (*what, metrics.gate, metrics.makespan_s)
+        for name, group in metrics.groups.items():
+            writer.writerow((*run, name, *figures(group).values()))
+    return out.getvalue()
+
+
+def write_csv(reports: Sequence[RunReport], path: str | PathLike[str]) -> None:
+    """Raises StorageError; the file appears whole or not at all."""
+    write_atomically(path, csv_text(reports).encode())
+
+
+def _ms(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4g}"

@@ -1,0 +1,124 @@
+"""The workloads by name, and how one is made of a text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ...tables.errors import UsageError
+from . import lengths
+from .arrivals import PROCESSES, Floats, Shape
+from .sources import Source, azure, drawn_lengths, laws, mooncake, own
+from .spec import TRACE_ARRIVALS, Options, options_of, resolve, split_spec
+from .streams import Stream, stream
+from .targets import Uncontended, set_targets
+from .workload import Requests, Workload
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """defaults: option texts that a spec may replace. file_options: which of file, cache it takes."""
+
+    summary: str
+    source: Source
+    defaults: Mapping[str, str] = field(default_factory=dict)
+    file_options: tuple[str, ...] = ()
+
+
+# Rates, counts and TTFT targets of mixed, long and bursty land near SLOWeave's published figures; those of chat are
+# chosen here, since nothing is known of them. SlidingServe's are its Tables 2 and 3, with a floor.
+_SLOWEAVE = {"tpot": "25ms", "requests": "950", "ttft": "1.1s"}
+_DIALOGUE = {"requests": "1000", "rate": "2", "slowdown": "5x", "tpot": "40ms"}
+_SUMMARY = {"requests": "1000", "rate": "1", "slowdown": "10x", "tpot": "80ms"}
+_BOTH = {"requests": "1000", "rate": "1.5", "slowdown": "5x/10x", "tpot": "40ms/80ms"}
+_TRACE = {"arrivals": TRACE_ARRIVALS}
+
+KINDS: dict[str, Kind] = {
+    "chat": Kind("SLOWeave's short prompts", laws(lengths.CHAT), {**_SLOWEAVE, "rate": "85"}),
+    "mixed": Kind(
+        "SLOWeave's mix of short and long prompts",
+        laws(lengths.MIXED),
+        {**_SLOWEAVE, "rate": "85", "max_prompt": "8192"},
+    ),
+    "long": Kind(
+        "SLOWeave's long prompts", laws(lengths.LONG), {**_SLOWEAVE, "rate": "42", "requests": "460", "ttft": "3.5s"}
+    ),
+    "bursty": Kind(
+        "SLOWeave's mix in bursts",
+        laws(lengths.MIXED),
+        {**_SLOWEAVE, "rate": "55", "max_prompt": "8192", "arrivals": "on-off"},
+    ),
+    "sharegpt": Kind("SlidingServe's dialogue lengths", laws(lengths.SHAREGPT), _DIALOGUE),
+    "arxiv-v1": Kind("SlidingServe's summaries of shorter papers", laws(lengths.ARXIV_V1), _SUMMARY),
+    "arxiv-v2": Kind("SlidingServe's summaries of longer papers", laws(lengths.ARXIV_V2), _SUMMARY),
+    "mixed-v1": Kind("SlidingServe's dialogue and summaries, 3:1", laws(lengths.MIXED_V1), _BOTH),
+    "mixed-v2": Kind("SlidingServe's dialogue and longer summaries, 5:1", laws(lengths.MIXED_V2), _BOTH),
+    "azure": Kind("an Azure LLM inference trace (CSV)", azure, _TRACE, ("file",)),
+    "mooncake": Kind(
+        "a Mooncake trace (JSON lines) over a prefix cache", mooncake, {**_TRACE, "cache": "500000"}, ("file", "cache")
+    ),
+    "lengths": Kind("a CSV of num_prefill_tokens, num_decode_tokens", drawn_lengths, {}, ("file",)),
+    "requests": Kind("requests of your own (CSV or JSON lines)", own, _TRACE, ("file",)),
+}
+
+
+def workload(spec: str, seed: int, uncontended: Uncontended | None = None) -> Workload:
+    """Make the workload that `spec` says; equal arguments give equal bytes.
+
+    uncontended: time to first token of each request alone on the device, needed where `slowdown` sets the targets.
+    Raises UsageError naming the option, and LogFormatError for what is wrong in a file.
+    """
+    name, said = split_spec(spec)
+    kind = KINDS.get(name)
+    if kind is None:
+        known = "; ".join(f"{each}, {KINDS[each].summary}" for each in KINDS)
+        raise UsageError(f"workload {name!r} is unknown; expected one of: {known}")
+    if seed < 0:
+        raise UsageError(f"workload {name}: seed {seed}; expected 0 or more")
+    canonical = resolve(name, said, kind.defaults, kind.file_options)
+    options = options_of(canonical)
+    draft = kind.source(options, seed)
+    requests, notes = draft.requests, list(draft.notes)
+    _scale(requests, options, notes)
+    requests["arrival_ms"] = _arrivals(requests, options, seed)
+    set_targets(requests, options, seed, uncontended)
+    return Workload(name, seed, canonical, requests, tuple(notes))
+
+
+def _scale(requests: Requests, options: Options, notes: list[str]) -> None:
+    factors = {"prompt_tokens": options.prompt_scale, "output_tokens": options.output_scale}
+    for name, factor in factors.items():
+        if factor != 1:
+            scaled = np.rint(requests[name] * factor)
+            if scaled.max() > np.iinfo(np.int32).max:
+                raise UsageError(
+                    f"workload: {name} scaled by {factor:g} reach {scaled.max():g}; expected a smaller factor"
+                )
+            requests[name] = np.maximum(scaled, 1)
+    cached = np.rint(requests["cached_tokens"] * options.prompt_scale)
+    if options.max_prompt is not None:
+        cut = requests["prompt_tokens"] > options.max_prompt
+        requests["prompt_tokens"][cut] = options.max_prompt
+        if cut.any():
+            notes.append(f"{int(cut.sum()):,} of {len(cut):,} prompts cut to {options.max_prompt:,} tokens")
+    requests["cached_tokens"] = np.minimum(cached, requests["prompt_tokens"] - 1)
+
+
+def _arrivals(requests: Requests, options: Options, seed: int) -> Floats:
+    """Drawn from a process, or the trace's own, moved to start at 0 and stretched to the mean rate asked for."""
+    if options.arrivals != TRACE_ARRIVALS:
+        if options.rate is None:
+            raise UsageError("workload: rate is not said; expected mean requests a second, such as rate=10")
+        shape = Shape(options.cv, options.period_ms, options.on_ms, options.peak)
+        return PROCESSES[options.arrivals][0](stream(seed, Stream.ARRIVAL), len(requests), options.rate, shape)
+    own_ms: Floats = requests["arrival_ms"]
+    if np.isnan(own_ms).any():
+        raise UsageError("workload: no arrivals of its own; expected a process and a rate: arrivals=poisson,rate=10")
+    since_first: Floats = own_ms - own_ms[0]
+    if options.rate is None:
+        return since_first
+    if since_first[-1] == 0:
+        raise UsageError("workload: all requests arrive at once, which no stretching gives a rate; leave rate out")
+    return since_first * ((len(own_ms) - 1) * 1000 / options.rate / float(since_first[-1]))

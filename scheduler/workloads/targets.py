@@ -1,0 +1,98 @@
+"""Targets, classes, priorities and output estimates, where a workload's rows do not say them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...tables.errors import UsageError
+from ..requests import UNKNOWN_OUTPUT
+from .spec import Options
+from .streams import Stream, stream
+from .workload import Requests
+
+Floats = NDArray[np.float64]
+# Time to first token of each request alone on the device, in ms.
+Uncontended = Callable[[Requests], Floats]
+
+
+def set_targets(requests: Requests, options: Options, seed: int, uncontended: Uncontended | None) -> None:
+    """Fill what is nan or unknown, in place; the batch class gets a target for its last token alone.
+
+    Raises UsageError where an option that is needed is not said.
+    """
+    _set_class(requests, options, seed)
+    batch = requests["batch_class"] == 1
+    missing = np.isnan(requests["ttft_ms"]) & ~batch
+    if options.slowdown is not None:
+        requests["ttft_ms"][missing] = _slowed(requests, options, uncontended)[missing]
+    else:
+        _fill(requests, "ttft_ms", missing, options.ttft_ms, "ttft=1s, or slowdown=5x")
+    _fill(requests, "tpot_ms", np.isnan(requests["tpot_ms"]) & ~batch, options.tpot_ms, "tpot=25ms")
+    _fill(requests, "ttlt_ms", np.isnan(requests["ttlt_ms"]) & batch, options.ttlt_ms, "ttlt=600s, for the batch class")
+    _set_estimates(requests, options.estimate)
+
+
+def _fill(
+    requests: Requests, name: str, missing: NDArray[np.bool_], values: tuple[float, ...] | None, say: str
+) -> None:
+    if missing.any():
+        if values is None:
+            raise UsageError(f"workload: {name.removesuffix('_ms')} is not said for every request; expected {say}")
+        requests[name][missing] = _by_application(requests, values, name.removesuffix("_ms"))[missing]
+
+
+def _by_application(requests: Requests, values: tuple[float, ...], option: str) -> Floats:
+    """One value for all, or that of each row's application."""
+    if len(values) == 1:
+        return np.full(len(requests), values[0])
+    most = int(requests["application"].max())
+    if most >= len(values):
+        raise UsageError(
+            f"workload: {option} has {len(values)} values, and application {most} occurs; expected one value, or one "
+            f"for each application from 0 to {most}, as in 40ms/80ms"
+        )
+    chosen: Floats = np.asarray(values)[requests["application"]]
+    return chosen
+
+
+def _slowed(requests: Requests, options: Options, uncontended: Uncontended | None) -> Floats:
+    """max(slowdown x time alone, floor): without a floor short prompts get some 100 ms (SlidingServe's Table 3)."""
+    if uncontended is None or options.slowdown is None:
+        raise UsageError(
+            "workload: slowdown needs a cost table, which says how long a request takes alone; expected ttft=1s here"
+        )
+    factors = _by_application(requests, options.slowdown, "slowdown")
+    return np.maximum(factors * uncontended(requests), options.ttft_floor_ms)
+
+
+def _set_class(requests: Requests, options: Options, seed: int) -> None:
+    """Shares are drawn only where an option says them: a file's own classes stay."""
+    count = len(requests)
+    if options.batch_share != (0.0,):
+        share = _by_application(requests, options.batch_share, "batch_share")
+        requests["batch_class"] = stream(seed, Stream.BATCH_CLASS).random(count) < share
+    if options.guard_share != (0.0,):
+        share = _by_application(requests, options.guard_share, "guard_share")
+        requests["guard"] = stream(seed, Stream.GUARD).random(count) < share
+    if options.priority_shares != (1.0,):
+        edges = np.cumsum(options.priority_shares)
+        if abs(edges[-1] - 1) > 1e-9:
+            raise UsageError(f"workload: priorities sum to {100 * edges[-1]:g}%; expected 100%, as in 70%/30%")
+        drawn = stream(seed, Stream.PRIORITY).random(count)
+        requests["priority"] = np.searchsorted(edges[:-1], drawn, side="right")
+
+
+def _set_estimates(requests: Requests, estimate: str) -> None:
+    """application: mean + 2 sigma of the outputs of the row's application in this workload (QoServe's history)."""
+    unknown = requests["output_estimate"] == UNKNOWN_OUTPUT
+    outputs = requests["output_tokens"]
+    if estimate == "true":
+        requests["output_estimate"][unknown] = outputs[unknown]
+    elif estimate == "application":
+        for application in np.unique(requests["application"]):
+            here = requests["application"] == application
+            guess = np.ceil(outputs[here].mean() + 2 * outputs[here].std())
+            requests["output_estimate"][here & unknown] = guess
