@@ -16,7 +16,7 @@ def non_negative(left: NDArray[np.float64], right: NDArray[np.float64]) -> NDArr
 
     Solved is the triangle of a QR factorisation: the same sums of squares, with as many rows as columns.
     """
-    triangle = np.linalg.qr(np.column_stack([left, right]), mode="r")
+    triangle: NDArray[np.float64] = np.asarray(np.linalg.qr(np.column_stack([left, right]), mode="r"))
     try:
         found, _ = nnls(triangle[:, :-1], triangle[:, -1], maxiter=ITERATIONS * left.shape[1])
     except RuntimeError as error:
