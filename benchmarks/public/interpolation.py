@@ -8,6 +8,7 @@ by Delaunay's triangles. Outside, the nearest holds.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,14 +25,14 @@ SPARSE = 8  # cells per measured point above which points are no grid
 
 def nearest(rows: Rows) -> Interpolated:
     """By the logarithms of n, k, c, u, so that 1 and 2 are as far as 1000 and 2000."""
-    known = point_medians(rows)
+    known = _batch_medians(rows)
     tree = cKDTree(np.log1p(known.points))
     return lambda points: known.latency_ms[tree.query(np.log1p(points))[1]]
 
 
 def interpolated(rows: Rows) -> Interpolated:
     """Linear between measured medians."""
-    known = point_medians(rows)
+    known = _batch_medians(rows)
     varies = [axis for axis in range(4) if len(np.unique(known.points[:, axis])) > 1]
     if not varies:
         return lambda points: np.full(len(points), np.median(known.latency_ms))
@@ -39,6 +40,12 @@ def interpolated(rows: Rows) -> Interpolated:
     if np.prod([len(axis) for axis in axes]) <= SPARSE * len(known):
         return _gridded(known, varies, axes)
     return _scattered(known, varies)
+
+
+def _batch_medians(rows: Rows) -> Rows:
+    """One row for each (n, k, c, u), also where a log counts every row as a point."""
+    _, ids = np.unique(rows.points, axis=0, return_inverse=True)
+    return point_medians(replace(rows, point_id=ids.ravel().astype(np.int64)))
 
 
 def _gridded(known: Rows, varies: list[int], axes: list[Floats]) -> Interpolated:

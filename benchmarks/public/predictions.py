@@ -13,7 +13,7 @@ from chunkfit.fitters.estimator import Estimator
 from chunkfit.fitters.folds import point_folds
 from chunkfit.fitters.margin import NoiseMargin, best_coverage, noise_margins, points_needed
 from chunkfit.fitters.registry import AUTO
-from chunkfit.fitters.rows import Rows
+from chunkfit.fitters.rows import Rows, at_most
 from chunkfit.fitters.scale import scale_of
 from chunkfit.fitters.select import select
 from chunkfit.tables.batch import Scene
@@ -26,6 +26,7 @@ from .steps import falls
 
 Floats = NDArray[np.float64]
 COVERAGE, CONFIDENCE = 0.99, 0.95
+MOST_SCORED = 4000  # points that a margin of ours rests on
 FACTOR = 1.2  # QoServe's constant, given to every peer
 
 
@@ -123,6 +124,7 @@ def _scores(
     estimator: Estimator, kind: str, ladders: Mapping[Scene, Ladder], learn: Rows
 ) -> tuple[Floats, NDArray[np.str_]]:
     """(T - E) / scale of one row per point, E from an estimator that has not seen the point."""
+    learn = at_most(learn, MOST_SCORED)
     scores, names = [], []
     for fold in point_folds(learn):
         known, asked = learn.where(~fold), learn.where(fold)

@@ -78,6 +78,15 @@ def test_a_peer_predicts_what_its_form_can_hold(grid, peer, percent):
     np.testing.assert_allclose(found.bounds_ms["x1.2"], 1.2 * found.expected_ms)
 
 
+@pytest.mark.parametrize("peer", ["nearest", "linear interpolation"])
+def test_a_repeated_batch_counts_once_with_its_median(peer):
+    ms = [1.0, 9.0, 1.0, 5.0, 1.0, 5.0]
+    samples = [Sample.of_totals(n, 8, c, 0, ms[i % 6]) for n in (4, 8) for c in (16, 32) for i in range(6)]
+    data = made_of("log", "live", samples, "iteration", "time")
+    assert data.rows.point_count == len(samples)
+    assert PEERS[peer](data.rows)(data.rows.points) == pytest.approx(3.0)
+
+
 def test_parts_add_their_fixed_costs_twice(grid):
     held = random_mixed(grid.rows, 0)
     found = peer_prediction(PEERS["sum of parts"], grid, held, 0)
