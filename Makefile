@@ -11,8 +11,9 @@ STAMP := $(VENV)/.installed
 run: $(STAMP)
 	$(BIN)/chunkfit run --out chunkfit-run --overwrite
 
+# Two processes: whole files go to one, since their fixtures fit tables.
 test: $(STAMP) lint types
-	$(BIN)/python -m pytest tests -m "not slow"
+	$(BIN)/python -m pytest tests -m "not slow" -n 2 --dist loadfile
 
 test-slow: $(STAMP)
 	$(BIN)/python -m pytest tests -m slow

@@ -157,9 +157,10 @@ def test_a_budget_is_kept_and_every_session_gets_some(request_):
     begin = time.monotonic()
     told = []
     result = profile(slow, on_event=lambda event: told.append(time.monotonic() - begin))
-    # The measuring is over a second before the end; writing the file after it takes longer on a busy machine.
-    assert told[-1] < 8.0
-    assert time.monotonic() - begin < 8.0 + 4.0
+    # A session's own deadline is tested on a clock of its own; here a busy machine may start a process and write the
+    # file later than foreseen.
+    assert told[-1] < 8.0 + 1.5
+    assert time.monotonic() - begin < 8.0 + 5.0
     assert all(10 < meta.points < meta.planned for meta in result.meta.sessions.values())
 
 
