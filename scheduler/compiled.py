@@ -1,0 +1,71 @@
+"""Compilation by numba where it is installed; without it the same functions run as plain Python, and slower.
+
+Everything compiled here works on integers alone (ticks of 2^-14 ms, tokens, pages), so both give the same bytes.
+"""
+
+from __future__ import annotations
+
+import bisect
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from ..tables import fixed_point, lookup
+
+try:
+    import numba
+    from numba.extending import overload, register_jitable
+except ImportError:
+    numba = None
+
+Function = TypeVar("Function", bound=Callable[..., object])
+
+COMPILES: bool = numba is not None and not numba.config.DISABLE_JIT
+
+
+def sources_digest() -> str:
+    """sha256 of every source that is compiled: this folder's and the look-up's."""
+    here = Path(__file__).parent
+    digest = hashlib.sha256()
+    for path in (*sorted(here.rglob("*.py")), Path(lookup.__file__), Path(fixed_point.__file__)):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+_STAMP = sources_digest() if COMPILES else ""
+
+
+def compiled(function: Function) -> Function:
+    """`function` compiled at its first call and kept on disk for the next process.
+
+    numba's cache looks at the file of a function, not at those of the functions that it calls; a change of a
+    policy would leave the simulator with the old one. So the stamp of a cached function is that of all sources.
+    """
+    if not COMPILES:
+        return function
+    dispatcher: Function = numba.njit(cache=True)(function)
+    dispatcher._cache._cache_file._source_stamp = _STAMP  # type: ignore[attr-defined]
+    return dispatcher
+
+
+if COMPILES:
+    for _plain in (lookup.locate, lookup.fold_ku, lookup.fold_nku, lookup.largest_fitting, fixed_point.raised):
+        register_jitable(_plain)
+
+    @overload(bisect.bisect_right)
+    def _bisect_right(a, x):  # type: ignore[no-untyped-def]
+        """The standard library's, for arrays."""
+
+        def search(a, x):  # type: ignore[no-untyped-def]
+            low = 0
+            high = len(a)
+            while low < high:
+                middle = (low + high) >> 1
+                if x < a[middle]:
+                    high = middle
+                else:
+                    low = middle + 1
+            return low
+
+        return search
