@@ -113,14 +113,16 @@ class Limits:
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            if getattr(self, field.name) < 1:
-                raise UsageError(f"Limits: {field.name} is {getattr(self, field.name)}; expected at least 1")
+            least = 0 if field.name == "max_prefix_tokens" else 1
+            if getattr(self, field.name) < least:
+                raise UsageError(f"Limits: {field.name} is {getattr(self, field.name)}; expected at least {least}")
 
     @classmethod
     def within(cls, cost: Cost, max_running: int, kv_tokens: int | None = None) -> Limits:
         """The widest that `cost` answers for; kv_tokens: less than its capacity.
 
-        The mean context is rounded up, so the batch may count a token more than it holds for each decode.
+        The mean context is rounded up, so the batch may count a token more than it holds for each decode. A request
+        may decode alone, and may be computed in chunks that leave its last token to follow all others.
         """
         header = cost.header[0]
         kv_tokens = min(kv_tokens or NO_LIMIT, int(header["kv_tokens"]) - max_running)
@@ -131,7 +133,7 @@ class Limits:
             int(header["max_chunk_tokens"]),
             int(header["max_batch_tokens"]),
             int(header["max_prefix_tokens"]),
-            int(min(header["context_length"], header["max_context_tokens"])),
+            int(min(header["context_length"], header["max_context_tokens"], header["max_prefix_tokens"] + 1)),
         )
 
 
