@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .compiled import compiled
+from .policies.decide import place
 from .state import CHOSEN, DECODES, State, free_slot, join_queue, leave_queue, release
 
 
@@ -75,7 +76,7 @@ def preempt(state: State, slot: int) -> None:
 
 @compiled
 def compute_chunks(state: State) -> None:
-    """The chosen chunks are in the KV cache; prefills that are whole leave the queue."""
+    """The chosen chunks are in the KV cache; prefills that are whole leave the queue, others find their new place."""
     s = state.scalars[0]
     for i in range(s["chosen"]):
         slot = state.slots[CHOSEN, i]
@@ -84,6 +85,12 @@ def compute_chunks(state: State) -> None:
         request["chunk"] = 0
         if request["computed"] == request["target"]:
             leave_queue(state, slot)
+            continue
+        key = request["key"]
+        place(state, slot)
+        if request["key"] != key:
+            leave_queue(state, slot)
+            join_queue(state, slot)
 
 
 @compiled

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .compiled import compiled
+from .heap import sink
 
 
 def heap_starts(output_tokens: NDArray[np.int32]) -> NDArray[np.int64]:
@@ -24,19 +25,7 @@ def keep_gap(heap: NDArray[np.int64], gap: int) -> int:
     """Puts a gap among the largest, in place of the smallest of them; returns the smallest then kept."""
     if gap <= heap[0]:
         return int(heap[0])
-    size = len(heap)
-    at = 0
-    while True:
-        child = 2 * at + 1
-        if child >= size:
-            break
-        if child + 1 < size and heap[child + 1] < heap[child]:
-            child += 1
-        if heap[child] >= gap:
-            break
-        heap[at] = heap[child]
-        at = child
-    heap[at] = gap
+    sink(heap, len(heap), 0, gap)
     return int(heap[0])
 
 

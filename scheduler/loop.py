@@ -15,7 +15,7 @@ from .cost.factors import FACTOR_BITS
 from .cost.look_up import bound_ticks
 from .cost.record import OUTSIDE, Cost
 from .gaps import keep_gap, p99_gap
-from .policies.decide import decide
+from .policies.decide import decide, observe
 from .requests import Status
 from .state import CHOSEN, DECODES, LEAVE_OUT, NEVER, QUEUE, State, mean_context, next_deadline
 
@@ -35,6 +35,7 @@ ITERATION = np.dtype(
         ("context_tokens", "i4"),
         ("chunk_tokens", "i4"),
         ("prefix_tokens", "i4"),
+        ("prompt_tokens", "i4"),  # the longest prompt that a chunk belongs to
         ("chunks", "i4"),
         ("queued", "i4"),
         ("pages_used", "i4"),
@@ -85,6 +86,7 @@ def run_iterations(world: World, state: State, belief: Cost, truth: Cost, log: N
             write_row(log[i], state, belief, k, ticks)
         s["now"] += ticks
         s["iteration"] += 1
+        observe(state, ticks)
         give_tokens(world, state)
     return SLICE_END
 
@@ -99,6 +101,10 @@ def write_row(row: Any, state: State, belief: Cost, k: int, ticks: int) -> None:
     bound = bound_ticks(
         belief, s["decoding"], k, s["longest_context"], s["chunk_tokens"], s["prefix_tokens"], s["chosen"]
     )
+    longest = 0
+    for i in range(s["chosen"]):
+        longest = max(longest, state.requests[state.slots[CHOSEN, i]]["target"])
+    row["prompt_tokens"] = longest
     row["start_ms"] = s["now"] / TICKS_PER_MS
     row["latency_ms"] = ticks / TICKS_PER_MS
     row["bound_ms"] = bound / TICKS_PER_MS if bound != OUTSIDE else np.nan

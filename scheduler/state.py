@@ -75,26 +75,29 @@ SCALARS = np.dtype(
         # Of the decision in hand
         ("chunk_tokens", "i8"),
         ("prefix_tokens", "i8"),
+        ("line", "i8"),  # how many stand in the LINE
         # Kept by policies between decisions
         ("last_exception", "i8"),  # iteration
         ("exceptions", "i8"),
         ("relegations", "i8"),
-        ("ticks_per_token", "f8"),  # of prefill, moving average; 0 before the first
+        ("throughput", "f8"),  # of prefill, tokens per tick, moving average; 0 before the first where none is given
     ],
     align=True,
 )
 
-QUEUE, DECODES, CHOSEN, FREE = range(4)
+QUEUE, DECODES, CHOSEN, FREE, LINE, REACH, PREFIXES = range(7)
 PER_TOKEN, SCHEDULE = range(2)  # deadline models
 REBASE, LEAVE_OUT = range(2)  # what becomes of the schedule of a request whose first token is late
 
 
 class State(NamedTuple):
-    """requests: REQUEST (slots,). slots: int32 (4, slots), rows QUEUE to FREE. scalars: SCALARS (1,).
+    """requests: REQUEST (slots,). slots: int32 (7, slots): slots in order in the rows QUEUE to LINE, and along the
+    LINE (policies/line.py) the sums REACH and PREFIXES. keys: int64 (slots,), to sort by. scalars: SCALARS (1,).
     parameters: policies.PARAMETERS (1,)."""
 
     requests: NDArray[Any]
     slots: NDArray[np.int32]
+    keys: NDArray[np.int64]
     scalars: NDArray[Any]
     parameters: NDArray[Any]
 
@@ -143,7 +146,14 @@ def empty_state(capacity: int, parameters: NDArray[Any], limits: Limits) -> Stat
     for field in fields(limits):
         scalars[field.name] = getattr(limits, field.name)
     scalars["last_exception"] = -NEVER
-    return State(np.zeros(capacity, REQUEST), np.zeros((4, capacity), np.int32), scalars, parameters)
+    scalars["throughput"] = parameters["throughput"]
+    return State(
+        np.zeros(capacity, REQUEST),
+        np.zeros((PREFIXES + 1, capacity), np.int32),
+        np.zeros(capacity, np.int64),
+        scalars,
+        parameters,
+    )
 
 
 @compiled

@@ -18,5 +18,13 @@ PARAMETERS = np.dtype(
         ("margin", "i8", (PRIORITIES,)),  # 1 + margin of each priority, in 1/4096
         ("aging", "i8"),  # ticks of waiting; 0: none
         ("admission", "i8"),  # 0 or 1
+        ("sorter", "i8"),  # 0 or 1, as the next two: the parts of SlidingServe
+        ("chunker", "i8"),
+        ("constructor", "i8"),
+        ("urgency", "f8"),  # share of the slack that a prefill may need before it is urgent
+        ("throughput", "f8"),  # tokens per tick to begin with; 0: the first iteration with a chunk says
+        ("throughput_decay", "f8"),  # share that the average keeps; 0: no average is kept
+        ("alpha", "i8"),  # ticks per remaining token in QoServe's priority
+        ("variant", "i8"),  # of QoServe's deadlines: 0 paper, 1 code, one target between tokens later
     ]
 )

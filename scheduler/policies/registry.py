@@ -12,11 +12,15 @@ from numpy.typing import NDArray
 from ...tables.errors import UsageError
 from ...tables.lookup import TICKS_PER_MS, WEIGHT_ONE
 from ..cost.record import NO_LIMIT
-from ..state import PER_TOKEN, SCHEDULE
+from ..state import LEAVE_OUT, PER_TOKEN, REBASE, SCHEDULE
 from . import decide
 from .parameters import PARAMETERS, PRIORITIES
 
-DEADLINES = {"per_token": PER_TOKEN, "schedule": SCHEDULE}
+CHOICES = {
+    "deadline": {"per_token": PER_TOKEN, "schedule": SCHEDULE},
+    "late": {"rebase": REBASE, "leave_out": LEAVE_OUT},
+    "variant": {"paper": 0, "code": 1},
+}
 Option = bool | int | float | str | tuple[float, ...]
 
 
@@ -44,6 +48,32 @@ FAMILIES: dict[str, Family] = {
             "margin": (0.0,) * PRIORITIES,
             "aging_ms": 0.0,
             "admission": False,
+        },
+    ),
+    "slidingserve": Family(
+        decide.SLIDINGSERVE,
+        "token_budget",
+        {
+            "token_budget": 512,
+            "deadline": "schedule",
+            "late": "rebase",
+            "sorter": True,
+            "chunker": True,
+            "constructor": True,
+            "urgency": 0.3,
+            "throughput_decay": 0.95,
+        },
+    ),
+    "qoserve": Family(
+        decide.QOSERVE,
+        "token_budget",
+        {
+            "token_budget": 2552,
+            "deadline": "schedule",
+            "variant": "paper",
+            "alpha_ms": 8.0,
+            "throughput_per_s": 8500.0,
+            "throughput_decay": 0.995,
         },
     ),
 }
@@ -75,10 +105,12 @@ class Policy:
         record["chunk_tokens"] = NO_LIMIT
         record["margin"] = WEIGHT_ONE
         for option, value in self.options.items():
-            if option == "deadline":
-                record["deadline"] = DEADLINES[str(value)]
+            if option in CHOICES:
+                record[option] = CHOICES[option][str(value)]
             elif option == "margin":
                 record["margin"] = np.ceil((1 + np.asarray(value)) * WEIGHT_ONE - 1e-9)
+            elif option.endswith("_per_s"):
+                record[option.removesuffix("_per_s")] = float(value) / (1000 * TICKS_PER_MS)  # type: ignore[arg-type]
             elif option.endswith("_ms"):
                 record[option.removesuffix("_ms")] = round(float(value) * TICKS_PER_MS)  # type: ignore[arg-type]
             else:
@@ -114,9 +146,9 @@ def policy(name: str, **options: Option) -> Policy:
 
 def _checked(found: str, option: str, value: Option, default: Option) -> Option:
     """The value, of its default's type. Raises UsageError."""
-    if option == "deadline":
-        if value not in DEADLINES:
-            raise UsageError(f"policy {found}: deadline is {value!r}; expected one of {', '.join(DEADLINES)}")
+    if option in CHOICES:
+        if value not in CHOICES[option]:
+            raise UsageError(f"policy {found}: {option} is {value!r}; expected one of {', '.join(CHOICES[option])}")
         return value
     if option == "margin":
         margin = tuple(float(m) for m in value) if isinstance(value, tuple | list) else ()

@@ -45,13 +45,16 @@ def sloweave(state: State, cost: Cost) -> int:
     k = mean_context(state)
     longest = s["longest_context"]
     budget = time_budget(state)
+    holders = s["running"] - n  # of pages, still to come in the queue
     blocked = False
     for i in range(s["queued"]):
-        if s["chosen"] >= p["prefills"]:
+        if s["chosen"] >= p["prefills"] or (blocked and not holders):
             break
         slot = state.slots[QUEUE, i]
         request = state.requests[slot]
-        if blocked and not request["pages"]:
+        if request["pages"]:
+            holders -= 1
+        elif blocked:
             continue
         most = min(room(state, slot), p["chunk_tokens"] - s["chunk_tokens"])
         if most <= 0:

@@ -48,12 +48,15 @@ def fill(state: State, tokens: int, prefills: int) -> None:
     Nobody overtakes a request that finds no room, but those who hold pages already: they can always go on.
     """
     s = state.scalars[0]
+    holders = s["running"] - s["decoding"]  # of pages, still to come in the queue
     blocked = False
     for i in range(s["queued"]):
-        if s["chunk_tokens"] >= tokens or s["chosen"] >= prefills:
+        if s["chunk_tokens"] >= tokens or s["chosen"] >= prefills or (blocked and not holders):
             break
         slot = state.slots[QUEUE, i]
         request = state.requests[slot]
+        if request["pages"]:
+            holders -= 1
         if request["chunk"] or (blocked and not request["pages"]):
             continue
         chunk = min(tokens - s["chunk_tokens"], room(state, slot))
