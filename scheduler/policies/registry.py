@@ -127,14 +127,14 @@ def policy(name: str, **options: Option) -> Policy:
     ('fixed-64', 'sloweave[prefills=1]')
     """
     wanted = name.replace("_", "-").lower()
-    found, number = wanted, ""
+    found, number = wanted, None
     if wanted not in FAMILIES:
         found, _, number = wanted.rpartition("-")
     family = FAMILIES.get(found)
-    if family is None or (number and (family.number is None or not number.isdecimal())):
+    if family is None or (number is not None and (family.number is None or not number.isdecimal())):
         names = ", ".join(name if f.number is None else f"{name}-N" for name, f in FAMILIES.items())
         raise UsageError(f"policy {name!r} is unknown; expected one of {names}")
-    if number and family.number is not None:
+    if number is not None and family.number is not None:
         options = {family.number: int(number), **options}
     values = dict(family.options)
     for option, value in options.items():

@@ -15,6 +15,7 @@ from .batch_constructor import CANDIDATES, construct, first_slack
 from .line import PLACE_BITS, line_tokens, line_up, serve, time_of, tokens_within
 
 TERNARY_WIDTH = 30
+ROUNDING = 8  # ticks, 0.0005 ms: two look-ups of equal times may differ by so much, and that is a tie
 URGENT, NORMAL, HOPELESS = range(3)
 
 
@@ -64,7 +65,7 @@ def rank(state: State) -> None:
     throughput = s["throughput"]
     for i in range(s["queued"]):
         request = requests[state.slots[QUEUE, i]]
-        rest = request["target"] - request["computed"]
+        rest = int(request["target"] - request["computed"])
         slack = first_slack(request, s["now"])
         level = NORMAL
         if slack <= 0 or rest >= slack * throughput > 0:
@@ -122,7 +123,7 @@ def slide(state: State, cost: Cost, within: int, following: int, most: int) -> i
     time = pair_time(state, cost, upper, both)
     for tokens in ((low + high) // 2, lower):  # from large to small: ties stay with the larger
         other = pair_time(state, cost, tokens, both)
-        if other < time:
+        if other < time - ROUNDING:
             best = tokens
             time = other
     return int(best)

@@ -16,10 +16,15 @@ POLICIES = [
     "token-budget-64",
     "sarathi-edf-64",
     "sloweave",
+    "slidingserve-64",
+    "qoserve-512",
 ]
 OPTIONS = {
     "sloweave": {"prefills": [1, 8], "aging_ms": [0.0, 20.0], "admission": [False, True], "align": [1, 16],
                  "deadline": ["per_token", "schedule"], "margin": [(0.0,) * 4, (0.0, 0.1, 0.5, 2.0)]},
+    "slidingserve-64": {"sorter": [False, True], "chunker": [False, True], "constructor": [False, True],
+                        "late": ["rebase", "leave_out"], "deadline": ["per_token", "schedule"]},
+    "qoserve-512": {"variant": ["paper", "code"], "alpha_ms": [0.0, 8.0], "throughput_per_s": [100.0, 8500.0]},
 }  # fmt: skip
 
 

@@ -168,7 +168,8 @@ def test_no_requests_are_a_run_too():
 def digest_of_runs():
     """Every policy on a few random workloads, with noise; for the comparison of compiled and plain runs."""
     digest = hashlib.sha256()
-    for name in ("full", "fixed-64", "token-budget-64", "sarathi-edf-64", "sloweave"):
+    names = ("full", "fixed-64", "token-budget-64", "sarathi-edf-64", "sloweave", "slidingserve-256", "qoserve")
+    for name in names:
         for seed in range(3):
             rng = np.random.default_rng(seed)
             requests = random_workload(rng, 15)
