@@ -1,6 +1,6 @@
 """Compilation by numba where it is installed; without it the same functions run as plain Python, and slower.
 
-Everything compiled here works on integers alone (ticks of 2^-14 ms, tokens, pages), so both give the same bytes.
+Time, tokens and pages are whole numbers, and the few fractions are sums and products, so both give the same bytes.
 """
 
 from __future__ import annotations
@@ -33,19 +33,20 @@ def sources_digest() -> str:
     return digest.hexdigest()
 
 
-_STAMP = sources_digest() if COMPILES else ""
+_DIGEST = sources_digest() if COMPILES else ""
 
 
 def compiled(function: Function) -> Function:
     """`function` compiled at its first call and kept on disk for the next process.
 
     numba's cache looks at the file of a function, not at those of the functions that it calls; a change of a
-    policy would leave the simulator with the old one. So the stamp of a cached function is that of all sources.
+    policy would leave the simulator with the old one. So the digest of all sources is part of the stamp.
     """
     if not COMPILES:
         return function
     dispatcher: Function = numba.njit(cache=True)(function)
-    dispatcher._cache._cache_file._source_stamp = _STAMP  # type: ignore[attr-defined]
+    file = dispatcher._cache._cache_file  # type: ignore[attr-defined]
+    file._source_stamp = (_DIGEST, file._source_stamp)
     return dispatcher
 
 

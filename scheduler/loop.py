@@ -35,7 +35,6 @@ ITERATION = np.dtype(
         ("context_tokens", "i4"),
         ("chunk_tokens", "i4"),
         ("prefix_tokens", "i4"),
-        ("prompt_tokens", "i4"),  # the longest prompt that a chunk belongs to
         ("chunks", "i4"),
         ("queued", "i4"),
         ("pages_used", "i4"),
@@ -101,10 +100,6 @@ def write_row(row: Any, state: State, belief: Cost, k: int, ticks: int) -> None:
     bound = bound_ticks(
         belief, s["decoding"], k, s["longest_context"], s["chunk_tokens"], s["prefix_tokens"], s["chosen"]
     )
-    longest = 0
-    for i in range(s["chosen"]):
-        longest = max(longest, state.requests[state.slots[CHOSEN, i]]["target"])
-    row["prompt_tokens"] = longest
     row["start_ms"] = s["now"] / TICKS_PER_MS
     row["latency_ms"] = ticks / TICKS_PER_MS
     row["bound_ms"] = bound / TICKS_PER_MS if bound != OUTSIDE else np.nan
