@@ -25,7 +25,7 @@ from report import Row, write
 
 import chunkfit
 from chunkfit.profiler.synthetic_profile import synthetic_profile
-from chunkfit.scheduler.compiled import COMPILES, compiled
+from chunkfit.scheduler.compiled import compiled, slower_note
 from chunkfit.scheduler.cost import SLOWEAVE, Cost, bound_ticks, from_table, largest_chunk
 from chunkfit.scheduler.policies import policy
 from chunkfit.scheduler.requests import WORKLOAD
@@ -169,8 +169,9 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="folder of the results, by default that of this machine")
     arguments = parser.parse_args()
     quick = arguments.quick
-    if not COMPILES:
-        print("numba is not installed or switched off: these are the speeds of plain Python")
+    note = slower_note()
+    if note:
+        print(note)
     table = from_table(chunkfit.fit(synthetic_profile(seed=0)))
     costs = {"formula": SLOWEAVE.cost(), "4-D table": table}
     count = 10_000 if quick else 100_000

@@ -24,6 +24,15 @@ Function = TypeVar("Function", bound=Callable[..., object])
 COMPILES: bool = numba is not None and not numba.config.DISABLE_JIT
 
 
+def slower_note() -> str | None:
+    """What to tell a user whose decisions are slower than they could be; None where they are compiled."""
+    if COMPILES:
+        return None
+    if numba is None:
+        return "numba is not installed, so policies run as plain Python, slower by far: pip install 'chunkfit[sim]'"
+    return "NUMBA_DISABLE_JIT is set, so policies run as plain Python, slower by far"
+
+
 def sources_digest() -> str:
     """sha256 of every source that is compiled: this folder's and the look-up's."""
     here = Path(__file__).parent

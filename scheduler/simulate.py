@@ -30,8 +30,9 @@ from .loop import (
     sum_up_unfinished,
 )
 from .policies import Policy
-from .requests import RESULT, WORKLOAD
+from .requests import RESULT
 from .state import NEVER, Limits, State, empty_state, mean_context
+from .workloads.workload import check_requests
 
 SLICE = 1 << 18  # iterations between two looks at the world outside
 
@@ -68,7 +69,7 @@ def simulate(
     unfinished. progress: called now and then with the number of requests that have arrived.
     Raises UsageError for a workload that cannot be, OutOfDomainError where a cost is asked outside of its domain.
     """
-    check_workload(workload)
+    check_requests(workload, "simulate")
     world = _world(workload, factors, scheduling_ms, until_ms)
     state = empty_state(len(workload), policy.parameters(), limits)
     page = np.zeros(SLICE if log else 0, ITERATION)
@@ -96,29 +97,6 @@ def simulate(
     )
 
 
-def check_workload(workload: NDArray[Any]) -> None:
-    """Raises UsageError for rows that no request can be, naming the first."""
-    if workload.dtype != WORKLOAD:
-        raise UsageError("simulate: the workload is no array of requests.WORKLOAD")
-    arrival = workload["arrival_ms"]
-    prompt, cached = workload["prompt_tokens"], workload["cached_tokens"]
-    previous = np.concatenate([[0.0], arrival[:-1]])
-    for what, good in (
-        ("arrives before the one above it, or before 0", arrival >= previous),
-        ("arrives after 10^9 ms", arrival <= 1e9),
-        ("has no prompt", prompt >= 1),
-        (
-            "has all of its prompt in the prefix cache; at least one token is computed",
-            (cached >= 0) & (cached < prompt),
-        ),
-        ("has no output", workload["output_tokens"] >= 1),
-        ("has a negative priority", workload["priority"] >= 0),
-    ):
-        wrong = np.flatnonzero(~good)
-        if len(wrong):
-            raise UsageError(f"simulate: request {wrong[0]} of the workload {what}")
-
-
 def _world(workload: NDArray[Any], factors: Factors, scheduling_ms: float, until_ms: float | None) -> World:
     results = np.zeros(len(workload), RESULT)
     for name in ("first_token_ms", "finish_ms", "mean_gap_ms", "p99_gap_ms", "largest_gap_ms"):
@@ -126,7 +104,8 @@ def _world(workload: NDArray[Any], factors: Factors, scheduling_ms: float, until
     starts = heap_starts(workload["output_tokens"])
     until = NEVER if until_ms is None else round(until_ms * TICKS_PER_MS)
     return World(
-        workload,
+        # Compiled code tells a read-only array from another; a copy of those is less than a second compilation.
+        workload if workload.flags.writeable else workload.copy(),
         results,
         np.zeros(int(starts[-1]), np.int64),
         starts,
