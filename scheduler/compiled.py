@@ -50,10 +50,16 @@ def compiled(function: Function) -> Function:
 
     numba's cache looks at the file of a function, not at those of the functions that it calls; a change of a
     policy would leave the simulator with the old one. So the digest of all sources is part of the stamp.
+    Where no folder can be written nothing is kept.
     """
     if not COMPILES:
         return function
-    dispatcher: Function = numba.njit(cache=True)(function)
+    dispatcher: Function
+    try:
+        dispatcher = numba.njit(cache=True)(function)
+    except RuntimeError:
+        dispatcher = numba.njit(function)
+        return dispatcher
     file = dispatcher._cache._cache_file  # type: ignore[attr-defined]
     file._source_stamp = (_DIGEST, file._source_stamp)
     return dispatcher

@@ -125,7 +125,8 @@ def _refusal(code: int, state: State, cost: Cost) -> Exception:
     )
     if code == STUCK:
         return UsageError(
-            f"{where}: the policy gave nothing to do and nothing can change; a prefill needs a budget above the decodes"
+            f"{where}: none of {int(scalars['queued'])} queued requests can get a token, and no decode will change "
+            "that; is a cached prefix longer than Limits.max_prefix_tokens or than the policy's cost holds?"
         )
     who = {OUT_OF_BELIEF: "the policy's cost", OUT_OF_TRUTH: "the true cost"}[code]
     domain = {name: int(cost.header[name][0]) for name in ("max_decodes", "max_context_tokens", "kv_tokens")}

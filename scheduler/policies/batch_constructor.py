@@ -7,6 +7,8 @@ weight and value that no other beats kept in a list, the knapsack is exact. Ties
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ..compiled import compiled
@@ -19,7 +21,7 @@ CANDIDATES = 32
 
 
 @compiled
-def first_slack(request, now: int) -> int:  # type: ignore[no-untyped-def]
+def first_slack(request: Any, now: int) -> int:
     """Ticks until a queued request's next token is due: its first, or the next one after a preemption."""
     return int(min(next_deadline(request, SCHEDULE), request["last_deadline"]) - now)
 

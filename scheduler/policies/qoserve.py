@@ -6,6 +6,8 @@ published code counts each token's deadline one target later than its paper: the
 
 from __future__ import annotations
 
+from typing import Any
+
 from ...tables.lookup import MAX_TICKS
 from ..compiled import compiled
 from ..cost.look_up import bound_ticks
@@ -95,13 +97,13 @@ def relegate(state: State) -> None:
 
 
 @compiled
-def own_deadline(request) -> int:  # type: ignore[no-untyped-def]
+def own_deadline(request: Any) -> int:
     """Of the first token, or of the last one in the batch class."""
     return int(request["last_deadline"] if request["batch_class"] else request["first_deadline"])
 
 
 @compiled
-def work_left(request) -> int:  # type: ignore[no-untyped-def]
+def work_left(request: Any) -> int:
     """Tokens to its deadline: the rest of the prompt, and in the batch class the estimated output (0 if unknown)."""
     rest = request["target"] - request["computed"]
     if request["batch_class"] and request["output_estimate"] > 0:
@@ -110,7 +112,7 @@ def work_left(request) -> int:  # type: ignore[no-untyped-def]
 
 
 @compiled
-def priority(state: State, request) -> int:  # type: ignore[no-untyped-def]
+def priority(state: State, request: Any) -> int:
     """Key of the queue, lowest first: deadline + alpha times the work left, relegated ones last."""
     key = own_deadline(request) + state.parameters[0]["alpha"] * work_left(request)
     return int(key + RELEGATED if request["relegated"] else key)

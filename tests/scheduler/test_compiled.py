@@ -22,3 +22,12 @@ def test_a_changed_source_is_compiled_again(tmp_path):
     file.save("key", b"code")
     assert type(file)(tmp_path, "f", "one").load("key") == b"code"
     assert type(file)(tmp_path, "f", "two").load("key") is None
+
+
+def test_without_a_folder_for_the_cache_it_compiles_all_the_same():
+    """A function of no file stands for a file in a folder that cannot be written."""
+    names = {}
+    exec("def twice(x):\n    return 2 * x", names)
+    twice = compiled.compiled(names["twice"])
+    assert twice(21) == 42
+    assert twice.signatures

@@ -132,6 +132,17 @@ def test_outside_of_a_cost_is_an_error_that_says_which():
         simulate(workload(2, prompt_tokens=[1, 100]), policy("sloweave"), table, PLAIN, WIDE)
 
 
+def test_a_queue_that_can_never_move_is_an_error():
+    with pytest.raises(UsageError, match=r"none of 1 queued .*max_prefix_tokens"):
+        run_of(workload(1, cached_tokens=50), limits=Limits(8, 1000, max_prefix_tokens=10))
+
+
+def test_progress_ends_with_everyone():
+    seen = []
+    run_of(workload(7), progress=seen.append)
+    assert seen == [7]
+
+
 def test_limits_within_a_table_never_leave_it():
     for seed in range(30):
         table = from_table(random_table(seed))
