@@ -1,4 +1,4 @@
-"""Policies by name: `fixed-256`, `token-budget-512`, `sloweave`. `-` and `_` are alike, the parameter comes last."""
+"""Policies by text: `fixed-256`, `token_budget-512`, `sloweave:prefills=1`. `-` and `_` are alike."""
 
 from __future__ import annotations
 
@@ -12,16 +12,10 @@ from numpy.typing import NDArray
 from ...tables.errors import UsageError
 from ...tables.lookup import TICKS_PER_MS, WEIGHT_ONE
 from ..cost.record import NO_LIMIT
-from ..state import LEAVE_OUT, PER_TOKEN, REBASE, SCHEDULE
+from ..workloads.spec import split_spec
 from . import decide
+from .options import CHOICES, MS, PER_S, Option, checked, from_text, stem, text_of
 from .parameters import PARAMETERS, PRIORITIES
-
-CHOICES = {
-    "deadline": {"per_token": PER_TOKEN, "schedule": SCHEDULE},
-    "late": {"rebase": REBASE, "leave_out": LEAVE_OUT},
-    "variant": {"paper": 0, "code": 1},
-}
-Option = bool | int | float | str | tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,15 +82,15 @@ class Policy:
 
     @property
     def name(self) -> str:
-        """The family, its number if it has one, and the options that differ from the defaults."""
+        """The text that `policy` makes this of: family, number, and the options that differ from the defaults."""
         family = FAMILIES[self.family]
         number = "" if family.number is None else f"-{self.options[family.number]}"
         changed = [
-            f"{option}={value}"
+            text_of(option, value)
             for option, value in self.options.items()
             if option != family.number and value != family.options[option]
         ]
-        return self.family + number + (f"[{','.join(changed)}]" if changed else "")
+        return self.family + number + (f":{','.join(changed)}" if changed else "")
 
     def parameters(self) -> NDArray[Any]:
         """PARAMETERS (1,), in the units of the state."""
@@ -109,60 +103,42 @@ class Policy:
                 record[option] = CHOICES[option][str(value)]
             elif option == "margin":
                 record["margin"] = np.ceil((1 + np.asarray(value)) * WEIGHT_ONE - 1e-9)
-            elif option.endswith("_per_s"):
-                record[option.removesuffix("_per_s")] = float(value) / (1000 * TICKS_PER_MS)  # type: ignore[arg-type]
-            elif option.endswith("_ms"):
-                record[option.removesuffix("_ms")] = round(float(value) * TICKS_PER_MS)  # type: ignore[arg-type]
+            elif option.endswith(PER_S):
+                record[stem(option)] = float(value) / (1000 * TICKS_PER_MS)  # type: ignore[arg-type]
+            elif option.endswith(MS):
+                record[stem(option)] = round(float(value) * TICKS_PER_MS)  # type: ignore[arg-type]
             else:
                 record[option] = value
         return record
 
 
-def policy(name: str, **options: Option) -> Policy:
-    """The policy of that name, with options in place of its defaults.
+def policy(text: str, **options: Option) -> Policy:
+    """The policy of that text, with options in place of its own.
 
     Raises UsageError for an unknown name or option, or a value that cannot be meant.
 
-    >>> policy("fixed_64").name, policy("sloweave", prefills=1).name
-    ('fixed-64', 'sloweave[prefills=1]')
+    >>> policy("fixed_64").name, policy("sloweave:prefills=1", aging_ms=20.0).name
+    ('fixed-64', 'sloweave:prefills=1,aging=20ms')
     """
-    wanted = name.replace("_", "-").lower()
-    found, number = wanted, None
-    if wanted not in FAMILIES:
-        found, _, number = wanted.rpartition("-")
+    name, said = split_spec(text, "policy", "sloweave:prefills=1")
+    found, number = name.lower(), None
+    if found not in FAMILIES:
+        found, _, number = found.rpartition("-")
     family = FAMILIES.get(found)
     if family is None or (number is not None and (family.number is None or not number.isdecimal())):
         names = ", ".join(name if f.number is None else f"{name}-N" for name, f in FAMILIES.items())
         raise UsageError(f"policy {name!r} is unknown; expected one of {names}")
-    if number is not None and family.number is not None:
-        options = {family.number: int(number), **options}
     values = dict(family.options)
-    for option, value in options.items():
+    full_names = {stem(option): option for option in values}
+    given: dict[str, Option] = {}
+    if number is not None and family.number is not None:
+        given[family.number] = int(number)
+    for option, value in said.items():
+        option = full_names.get(option, option)
+        given[option] = from_text(found, option, value, values[option]) if option in values else value
+    for option, chosen in (given | options).items():
         if option not in values:
-            raise UsageError(f"policy {found} has no option {option!r}; it has {', '.join(values) or 'none'}")
-        values[option] = _checked(found, option, value, values[option])
+            known = ", ".join(map(stem, values))
+            raise UsageError(f"policy {found} has no option {option!r}; it has {known}")
+        values[option] = checked(found, option, chosen, values[option])
     return Policy(found, values)
-
-
-def _checked(found: str, option: str, value: Option, default: Option) -> Option:
-    """The value, of its default's type. Raises UsageError."""
-    if option in CHOICES:
-        if value not in CHOICES[option]:
-            raise UsageError(f"policy {found}: {option} is {value!r}; expected one of {', '.join(CHOICES[option])}")
-        return value
-    if option == "margin":
-        margin = tuple(float(m) for m in value) if isinstance(value, tuple | list) else ()
-        if len(margin) != PRIORITIES or not all(0 <= m < 10 for m in margin):
-            raise UsageError(
-                f"policy {found}: margin is {value!r}; expected {PRIORITIES} shares from 0, for priority 0 on"
-            )
-        return margin
-    if isinstance(default, bool):
-        good = isinstance(value, bool)
-    elif isinstance(default, int):
-        good = isinstance(value, int) and not isinstance(value, bool) and 1 <= value < NO_LIMIT
-    else:
-        good = isinstance(value, int | float) and 0 <= value < 1e9
-    if not good:
-        raise UsageError(f"policy {found}: {option} is {value!r}; expected a value like {default!r}")
-    return value

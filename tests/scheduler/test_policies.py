@@ -25,9 +25,31 @@ def test_names_with_hyphens_or_underscores(name):
 
 def test_a_name_says_what_is_not_the_default():
     assert policy("fixed").name == "fixed-256"
-    assert policy("sloweave", prefills=1, deadline="schedule").name == "sloweave[deadline=schedule,prefills=1]"
+    assert policy("sloweave", prefills=1, deadline="schedule").name == "sloweave:deadline=schedule,prefills=1"
     assert policy("sloweave", prefills=8).name == "sloweave"
     assert {policy(name).family for name in FAMILIES} == set(FAMILIES)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"family": "sloweave", "margin": (0.1, 1 / 3, 0.0, 0.0), "aging_ms": 20.5, "admission": True},
+        {"family": "slidingserve", "token_budget": 2048, "sorter": False, "urgency": 0.1, "late": "leave_out"},
+        {"family": "qoserve", "variant": "code", "alpha_ms": 1.0, "throughput_per_s": 100.0},
+    ],
+)
+def test_a_name_makes_the_policy_again(options):
+    made = policy(options["family"], **{k: v for k, v in options.items() if k != "family"})
+    assert made.name != options["family"]
+    assert policy(made.name) == made
+
+
+def test_texts_carry_their_units():
+    made = policy("qoserve-1024:alpha=2ms,throughput=9000/s,deadline=per-token")
+    assert made.options["alpha_ms"] == 2.0
+    assert made.options["throughput_per_s"] == 9000.0
+    assert made.parameters()["alpha"][0] == 2 << 14
+    assert policy("slidingserve:chunker=no").options["chunker"] is False
 
 
 @pytest.mark.parametrize(
@@ -42,6 +64,10 @@ def test_a_name_says_what_is_not_the_default():
         ("sloweave", {"prefills": 0}, "prefills is 0"),
         ("sloweave", {"prefills": True}, "prefills is True"),
         ("sloweave", {"admission": 1}, "admission is 1"),
+        ("sloweave:aging=20", {}, "aging '20': expected a number with its unit"),
+        ("sloweave:admission=true", {}, "admission 'true'; expected a text like admission=no"),
+        ("sloweave:prefills", {}, "policy 'sloweave:prefills'.*expected option=value, as in sloweave"),
+        ("sloweave:speed=3", {}, "no option 'speed'"),
         ("sloweave", {"deadline": "soon"}, "expected one of per_token, schedule"),
         ("sloweave", {"margin": (0.1,)}, "expected 4 shares"),
         ("sloweave", {"margin": (0.1, 0.1, 0.1, -0.1)}, "expected 4 shares"),
