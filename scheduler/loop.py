@@ -23,8 +23,8 @@ DONE, SLICE_END, OUT_OF_BELIEF, OUT_OF_TRUTH, STUCK = range(5)
 FINISHED = int(Status.FINISHED)
 HALF_FACTOR = 1 << (FACTOR_BITS - 1)
 
-# One row an iteration. slack_ms: to the earliest deadline of a decode in the policy's model, nan without any.
-# bound_ms: what the policy's cost says of the batch, nan outside of its domain.
+# One row an iteration. latency_ms: scheduling time included. slack_ms: to the earliest deadline of a decode in the
+# policy's model, nan without any. bound_ms: what the policy's cost says of the batch, nan outside of its domain.
 ITERATION = np.dtype(
     [
         ("start_ms", "f8"),
@@ -64,7 +64,10 @@ def run_iterations(world: World, state: State, belief: Cost, truth: Cost, log: N
         while not s["queued"] and not s["decoding"]:
             if world.arrived[0] == len(world.workload):
                 return DONE
-            s["now"] = max(s["now"], next_arrival(world.workload, world.arrived))
+            arrival = next_arrival(world.workload, world.arrived)
+            if arrival >= world.until:
+                return DONE
+            s["now"] = max(s["now"], arrival)
             arrive(world.workload, world.results, world.arrived, state, belief)
         if s["now"] >= world.until:
             return DONE

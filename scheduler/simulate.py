@@ -44,7 +44,7 @@ class Run:
     results: NDArray[Any]
     log: NDArray[Any]
     iterations: int
-    makespan_ms: float  # end of the last iteration
+    makespan_ms: float  # end of the last iteration, or a later arrival that was refused
     exceptions: int  # iterations that went over their budget on purpose (aging)
     relegations: int
 

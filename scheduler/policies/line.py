@@ -12,8 +12,8 @@ from ..cost.record import OUTSIDE, Cost
 from ..heap import sink
 from ..state import LINE, NEVER, PREFIXES, QUEUE, REACH, State, give, mean_context, pages_for
 
-# A key is rank * 2^20 + place in the queue.
-PLACE_BITS = 20
+# A key is rank * 2^26 + place in the queue.
+PLACE_BITS = 26
 PLACES = 1 << PLACE_BITS
 
 

@@ -100,6 +100,9 @@ def test_a_horizon_leaves_requests_unfinished():
     assert run.results["tokens"][2] == 0 < run.results["tokens"][0]
     assert run.results["mean_gap_ms"][0] > 0
     assert np.isnan(run.results["finish_ms"]).all()
+    idle = run_of(workload(2, arrival_ms=[0.0, 500.0]), until_ms=100.0)
+    assert idle.results["status"].tolist() == [Status.FINISHED, Status.UNFINISHED]
+    assert idle.makespan_ms == idle.results["finish_ms"][0]
 
 
 def test_percentiles_of_gaps_are_exact():
