@@ -84,10 +84,14 @@ def test_calibrating_online_imports_nothing_heavy():
 
 
 def test_scheduling_needs_the_core_alone():
+    """numba is optional: without it the same functions are interpreted."""
     code = (
-        "import sys\nfrom chunkfit.scheduler import capacity, diagnose, metrics, run_report\n"
+        "import sys\nsys.modules['numba'] = None\n"
+        "from chunkfit.scheduler import capacity, diagnose, metrics, run_report\n"
         "from chunkfit.scheduler.workloads.registry import workload\nworkload('mixed', 0)\n"
-        f"print([name for name in {HEAVY!r} if name in sys.modules])"
+        "from chunkfit.scheduler.cost import SLOWEAVE, largest_chunk\n"
+        "assert largest_chunk(SLOWEAVE.cost(), 4, 1, 1, 0, 10 << 14, 4096, 1, 1) == 1355\n"
+        f"print([name for name in {HEAVY!r} if sys.modules.get(name)])"
     )
     assert run_fresh(code) == "[]"
 

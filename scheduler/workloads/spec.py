@@ -146,17 +146,22 @@ OPTIONS: dict[str, Option] = {
 OF_ARRIVALS = ("cv", "period", "on", "peak")
 
 
-def split_spec(spec: str) -> tuple[str, dict[str, str]]:
-    """Name and option texts. Raises UsageError for a text of another form, and for an option said twice."""
+def split_spec(
+    spec: str, what: str = "workload", example: str = "mixed:rate=85,requests=950"
+) -> tuple[str, dict[str, str]]:
+    """Name and option texts of a workload, or of a policy.
+
+    Raises UsageError for a text of another form, and for an option said twice.
+    """
     name, colon, rest = spec.partition(":")
     said: dict[str, str] = {}
     for part in rest.split(",") if colon else ():
         option, equals, value = (piece.strip() for piece in part.partition("="))
         if not equals or not option or not value:
-            raise UsageError(f"workload {spec!r}: {part!r}; expected option=value, as in mixed:rate=85,requests=950")
+            raise UsageError(f"{what} {spec!r}: {part!r}; expected option=value, as in {example}")
         option = option.replace("-", "_")
         if option in said:
-            raise UsageError(f"workload {spec!r}: {option} is said twice; expected once")
+            raise UsageError(f"{what} {spec!r}: {option} is said twice; expected once")
         said[option] = value
     return name.strip().replace("_", "-"), said
 

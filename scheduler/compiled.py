@@ -1,0 +1,87 @@
+"""Compilation by numba where it is installed; without it the same functions run as plain Python, and slower.
+
+Time, tokens and pages are whole numbers, and the few fractions are sums and products, so both give the same bytes.
+"""
+
+from __future__ import annotations
+
+import bisect
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from ..tables import fixed_point, lookup
+
+try:
+    import numba
+    from numba.extending import overload, register_jitable
+except ImportError:
+    numba = None
+
+Function = TypeVar("Function", bound=Callable[..., object])
+
+COMPILES: bool = numba is not None and not numba.config.DISABLE_JIT
+
+
+def slower_note() -> str | None:
+    """What to tell a user whose decisions are slower than they could be; None where they are compiled."""
+    if COMPILES:
+        return None
+    if numba is None:
+        return "numba is not installed, so policies run as plain Python, slower by far: pip install 'chunkfit[sim]'"
+    return "NUMBA_DISABLE_JIT is set, so policies run as plain Python, slower by far"
+
+
+def sources_digest() -> str:
+    """sha256 of every source that is compiled: this folder's and the look-up's."""
+    here = Path(__file__).parent
+    digest = hashlib.sha256()
+    for path in (*sorted(here.rglob("*.py")), Path(lookup.__file__), Path(fixed_point.__file__)):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+_DIGEST = sources_digest() if COMPILES else ""
+
+
+def compiled(function: Function) -> Function:
+    """`function` compiled at its first call and kept on disk for the next process.
+
+    numba's cache looks at the file of a function, not at those of the functions that it calls; a change of a
+    policy would leave the simulator with the old one. So the digest of all sources is part of the stamp.
+    Where no folder can be written nothing is kept.
+    """
+    if not COMPILES:
+        return function
+    dispatcher: Function
+    try:
+        dispatcher = numba.njit(cache=True)(function)
+    except RuntimeError:
+        dispatcher = numba.njit(function)
+        return dispatcher
+    file = dispatcher._cache._cache_file  # type: ignore[attr-defined]
+    file._source_stamp = (_DIGEST, file._source_stamp)
+    return dispatcher
+
+
+if COMPILES:
+    for _plain in (lookup.locate, lookup.fold_ku, lookup.fold_nku, lookup.largest_fitting, fixed_point.raised):
+        register_jitable(_plain)
+
+    @overload(bisect.bisect_right)
+    def _bisect_right(a, x):  # type: ignore[no-untyped-def]
+        """The standard library's, for arrays."""
+
+        def search(a, x):  # type: ignore[no-untyped-def]
+            low = 0
+            high = len(a)
+            while low < high:
+                middle = (low + high) >> 1
+                if x < a[middle]:
+                    high = middle
+                else:
+                    low = middle + 1
+            return low
+
+        return search

@@ -1,0 +1,38 @@
+"""How the true time of iteration i differs from the true cost: a factor for each, the same in every process.
+
+Factors are integers of 2^-20; iteration i takes number i modulo their count. That is a prime, so the period
+meets none of a workload's.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ...tables.errors import UsageError
+
+FACTOR_BITS = 20
+FACTOR_ONE = 1 << FACTOR_BITS
+COUNT = 65_537
+
+Factors = NDArray[np.int64]
+EXACT: Factors = np.array([FACTOR_ONE], np.int64)
+
+
+def noise_factors(seed: int, sigma: float) -> Factors:
+    """Log-normal with median 1 and spread `sigma` of the logarithm (0.03 for noise of 3%). Raises UsageError."""
+    if not 0 <= sigma <= 1:
+        raise UsageError(f"noise_factors: sigma {sigma}; expected 0 to 1")
+    return _integers(np.exp(sigma * np.random.default_rng(seed).standard_normal(COUNT)))
+
+
+def residual_factors(seed: int, ratios: ArrayLike) -> Factors:
+    """Draws from recorded ratios of measured to expected time, shape (m,). Raises UsageError."""
+    recorded = np.asarray(ratios, np.float64)
+    if recorded.ndim != 1 or not len(recorded) or not ((recorded > 0) & (recorded < 1e4)).all():
+        raise UsageError("residual_factors: expected a list of ratios T / E above 0 and under 10,000")
+    return _integers(np.random.default_rng(seed).choice(recorded, COUNT))
+
+
+def _integers(factors: NDArray[np.float64]) -> Factors:
+    return np.maximum(np.rint(factors * FACTOR_ONE), 1).astype(np.int64)

@@ -1,0 +1,36 @@
+"""The 99th percentile of a request's gaps, exactly, from its largest ones alone.
+
+Nearest rank: the smallest gap that at least 99% of them do not exceed, number m // 100 + 1 from the top of m.
+A request of at most m gaps so keeps m // 100 + 1 of them, as a heap with the smallest at its root.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .compiled import compiled
+from .heap import sink
+
+
+def heap_starts(output_tokens: NDArray[np.int32]) -> NDArray[np.int64]:
+    """Where each request's heap begins in one array, and where the last ends: shape (requests + 1,)."""
+    starts = np.zeros(len(output_tokens) + 1, np.int64)
+    np.cumsum(np.maximum(output_tokens.astype(np.int64) - 1, 0) // 100 + 1, out=starts[1:])
+    return starts
+
+
+@compiled
+def keep_gap(heap: NDArray[np.int64], gap: int) -> int:
+    """Puts a gap among the largest, in place of the smallest of them; returns the smallest then kept."""
+    if gap <= heap[0]:
+        return int(heap[0])
+    sink(heap, len(heap), 0, gap)
+    return int(heap[0])
+
+
+@compiled
+def p99_gap(heap: NDArray[np.int64], gaps: int) -> int:
+    """Of the `gaps` that were kept, at least 1; sorts the heap."""
+    heap.sort()
+    return int(heap[len(heap) - (gaps // 100 + 1)])

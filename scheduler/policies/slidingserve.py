@@ -1,0 +1,135 @@
+"""SlidingServe (arXiv 2606.05933): sorter, sliding chunker and batch constructor, each of which can be left out.
+
+Where the paper as printed does harm, what is done instead is said at its place; with all three left out it is
+`sarathi_edf` of the same budget.
+"""
+
+from __future__ import annotations
+
+from ...tables.lookup import MAX_TICKS
+from ..compiled import compiled
+from ..cost.look_up import bound_ticks
+from ..cost.record import OUTSIDE, Cost
+from ..state import DECODES, LINE, QUEUE, REACH, State, give, mean_context, next_deadline
+from .batch_constructor import CANDIDATES, construct, first_slack
+from .line import PLACE_BITS, line_tokens, line_up, serve, time_of, tokens_within
+
+TERNARY_WIDTH = 30
+ROUNDING = 8  # ticks, 0.0005 ms: two look-ups of equal times may differ by so much, and that is a tie
+URGENT, NORMAL, HOPELESS = range(3)
+
+
+@compiled
+def slidingserve(state: State, cost: Cost) -> int:
+    """Gives the chunks of this iteration. OUTSIDE where the table does not hold the decodes alone, else 0."""
+    s = state.scalars[0]
+    p = state.parameters[0]
+    n = s["decoding"]
+    if bound_ticks(cost, n, mean_context(state), s["longest_context"], 0, 0, 0) == OUTSIDE:
+        return OUTSIDE
+    if p["sorter"]:
+        rank(state)
+    line_up(state, p["sorter"] == 1, 2 * p["token_budget"], CANDIDATES if p["constructor"] else 1)
+    most = line_tokens(state, p["token_budget"])
+    if not p["chunker"] and not p["constructor"]:
+        serve(state, most)
+        return 0
+    current, following = windows(state)
+    within = tokens_within(state, cost, current, most)
+    if p["constructor"]:
+        chosen = construct(state, cost, most, within, current)
+        if chosen:
+            for i in range(CANDIDATES):
+                if chosen >> i & 1:
+                    slot = state.slots[LINE, i]
+                    give(state, slot, state.requests[slot]["target"] - state.requests[slot]["computed"])
+            return 0
+    if p["chunker"]:
+        serve(state, slide(state, cost, within, tokens_within(state, cost, following, most), most))
+    else:
+        serve(state, most)
+    return 0
+
+
+@compiled
+def rank(state: State) -> None:
+    """Keys of the sorter (Eq. 13): guarded first, urgent before others, then the shortest remainder.
+
+    Urgent: the remainder needs more than a share of the slack at the recent throughput (Eqs. 10 and 11). Read
+    literally a request that is late already would be the most urgent; section 5.2 puts it behind those who can
+    still be in time, and so does this.
+    """
+    s = state.scalars[0]
+    requests = state.requests
+    urgency = state.parameters[0]["urgency"]
+    throughput = s["throughput"]
+    for i in range(s["queued"]):
+        request = requests[state.slots[QUEUE, i]]
+        rest = int(request["target"] - request["computed"])
+        slack = first_slack(request, s["now"])
+        level = NORMAL
+        if slack <= 0 or rest >= slack * throughput > 0:
+            level = HOPELESS
+        elif rest > urgency * slack * throughput > 0:
+            level = URGENT
+        key = (0 if request["guard"] else 3) + level
+        state.keys[i] = ((key << 32) + rest << PLACE_BITS) + i
+
+
+@compiled
+def windows(state: State) -> tuple[int, int]:
+    """T_cur and T_next: what this iteration may take, and the next one if this takes all of that.
+
+    T_next = min (s_i + TBT_i) - T_cur; the printed line has TBT_i inside the minimum of s_i.
+    """
+    s = state.scalars[0]
+    current = MAX_TICKS
+    two = 2 * MAX_TICKS
+    for i in range(s["decoding"]):
+        request = state.requests[state.slots[DECODES, i]]
+        slack = next_deadline(request, state.parameters[0]["deadline"]) - s["now"]
+        current = min(current, slack)
+        two = min(two, slack + request["tpot"])
+    return current, two - current
+
+
+@compiled
+def slide(state: State, cost: Cost, within: int, following: int, most: int) -> int:
+    """Prompt tokens of this iteration (Algorithm 1) such that it and the next together take least time.
+
+    within, following: most tokens in T_cur and T_next. Corrections: never more than `within`, which is always a
+    candidate, so the two iterations never take longer than the greedy choice; a queue that fits is taken whole, and
+    the sum is at most the queue, else time saturates and the chunk runs to 0; at least one token, since the fixed
+    cost of having a prefill makes none look cheapest.
+    """
+    s = state.scalars[0]
+    queue = state.slots[REACH, s["line"] - 1] if s["line"] else 0
+    if within == 0 or within >= queue:
+        return within
+    both = min(within + following, queue)
+    lower = max(1, both - most)
+    upper = within
+    low = lower
+    high = upper
+    while high - low > TERNARY_WIDTH:
+        third = (high - low) // 3
+        left = low + third
+        right = high - third
+        if pair_time(state, cost, left, both) <= pair_time(state, cost, right, both):
+            high = right - 1
+        else:
+            low = left + 1
+    best = upper
+    time = pair_time(state, cost, upper, both)
+    for tokens in ((low + high) // 2, lower):  # from large to small: ties stay with the larger
+        other = pair_time(state, cost, tokens, both)
+        if other < time - ROUNDING:
+            best = tokens
+            time = other
+    return int(best)
+
+
+@compiled
+def pair_time(state: State, cost: Cost, tokens: int, both: int) -> int:
+    """Predicted ticks of two iterations, of `tokens` and of what they leave of `both`."""
+    return time_of(state, cost, tokens) + time_of(state, cost, both - tokens)

@@ -1,0 +1,66 @@
+"""The policies that ask no table: static chunks and token budgets.
+
+`full` and `fixed`: the oldest prefill's whole remainder, or at most C tokens of it, beside all decodes (the
+baselines of SLOWeave 4.3). `token_budget`: decodes first, then begun prefills, then waiting ones first-come,
+until n + c reaches the budget (Sarathi-Serve, vLLM). `sarathi_edf`: the same by arrival + TTFT target.
+"""
+
+from __future__ import annotations
+
+from ..compiled import compiled
+from ..state import QUEUE, State, give, room
+
+
+@compiled
+def fixed(state: State) -> None:
+    """At most `chunk_tokens` in `prefills` chunks, in queue order; `full` is this without a limit of tokens."""
+    p = state.parameters[0]
+    fill(state, p["chunk_tokens"], p["prefills"])
+
+
+@compiled
+def token_budget(state: State) -> None:
+    """What the decodes leave of the budget, to begun prefills first."""
+    s = state.scalars[0]
+    left = state.parameters[0]["token_budget"] - s["decoding"]
+    for i in range(s["queued"]):
+        slot = state.slots[QUEUE, i]
+        if s["running"] == s["decoding"] or s["chunk_tokens"] >= left:
+            break
+        if state.requests[slot]["pages"]:
+            tokens = min(left - s["chunk_tokens"], room(state, slot))
+            if tokens > 0:
+                give(state, slot, tokens)
+    fill(state, left, s["queued"])
+
+
+@compiled
+def sarathi_edf(state: State) -> None:
+    """What the decodes leave of the budget, in queue order, which is that of the deadlines."""
+    s = state.scalars[0]
+    fill(state, state.parameters[0]["token_budget"] - s["decoding"], s["queued"])
+
+
+@compiled
+def fill(state: State, tokens: int, prefills: int) -> None:
+    """Up to `tokens` prompt tokens in up to `prefills` chunks, in queue order.
+
+    Nobody overtakes a request that finds no room, but those who hold pages already: they can always go on.
+    """
+    s = state.scalars[0]
+    holders = s["running"] - s["decoding"]  # of pages, still to come in the queue
+    blocked = False
+    for i in range(s["queued"]):
+        if s["chunk_tokens"] >= tokens or s["chosen"] >= prefills or (blocked and not holders):
+            break
+        slot = state.slots[QUEUE, i]
+        request = state.requests[slot]
+        if request["pages"]:
+            holders -= 1
+        if request["chunk"] or (blocked and not request["pages"]):
+            continue
+        chunk = min(tokens - s["chunk_tokens"], room(state, slot))
+        if chunk > 0:
+            give(state, slot, chunk)
+        else:
+            blocked = True

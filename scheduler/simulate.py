@@ -1,0 +1,136 @@
+"""The simulator: a policy decides by its own cost, time passes by the true one.
+
+Time is integer ticks and everything is in order of arrival, so a run is a function of its arguments: the same
+bytes in every process, compiled or not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..tables.errors import OutOfDomainError, UsageError
+from ..tables.lookup import TICKS_PER_MS
+from .cost import EXACT, Cost
+from .cost.factors import Factors
+from .gaps import heap_starts
+from .loop import (
+    DONE,
+    ITERATION,
+    OUT_OF_BELIEF,
+    OUT_OF_TRUTH,
+    SLICE_END,
+    STUCK,
+    World,
+    run_iterations,
+    sum_up_unfinished,
+)
+from .policies import Policy
+from .requests import RESULT
+from .state import NEVER, Limits, State, empty_state, mean_context
+from .workloads.workload import check_requests
+
+SLICE = 1 << 18  # iterations between two looks at the world outside
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """results: RESULT, one row a request of the workload. log: ITERATION, empty unless asked for."""
+
+    results: NDArray[Any]
+    log: NDArray[Any]
+    iterations: int
+    makespan_ms: float  # end of the last iteration, or a later arrival that was refused
+    exceptions: int  # iterations that went over their budget on purpose (aging)
+    relegations: int
+
+
+def simulate(
+    workload: NDArray[Any],
+    policy: Policy,
+    belief: Cost,
+    truth: Cost,
+    limits: Limits,
+    *,
+    factors: Factors = EXACT,
+    scheduling_ms: float = 0.0,
+    until_ms: float | None = None,
+    log: bool = False,
+    progress: Callable[[int], None] | None = None,
+) -> Run:
+    """One run of `policy` over `workload` (WORKLOAD, in order of arrival).
+
+    belief: what the policy asks; truth: what an iteration takes, times the factor of its number.
+    scheduling_ms: added to every iteration. until_ms: iterations begin before it; who is not done then stays
+    unfinished. progress: called now and then with the number of requests that have arrived.
+    Raises UsageError for a workload that cannot be, OutOfDomainError where a cost is asked outside of its domain.
+    """
+    check_requests(workload, "simulate")
+    world = _world(workload, factors, scheduling_ms, until_ms)
+    state = empty_state(len(workload), policy.parameters(), limits)
+    page = np.zeros(SLICE if log else 0, ITERATION)
+    pages: list[NDArray[Any]] = []
+    while True:
+        begin = int(state.scalars["iteration"][0])
+        code = run_iterations(world, state, belief, truth, page, SLICE)
+        if log:
+            pages.append(page[: int(state.scalars["iteration"][0]) - begin].copy())
+        if progress is not None:
+            progress(int(world.arrived[0]))
+        if code == DONE:
+            break
+        if code != SLICE_END:
+            raise _refusal(code, state, belief if code == OUT_OF_BELIEF else truth)
+    sum_up_unfinished(world, state)
+    scalars = state.scalars[0]
+    return Run(
+        world.results,
+        np.concatenate(pages) if pages else page,
+        int(scalars["iteration"]),
+        float(scalars["now"]) / TICKS_PER_MS,
+        int(scalars["exceptions"]),
+        int(scalars["relegations"]),
+    )
+
+
+def _world(workload: NDArray[Any], factors: Factors, scheduling_ms: float, until_ms: float | None) -> World:
+    results = np.zeros(len(workload), RESULT)
+    for name in ("first_token_ms", "finish_ms", "mean_gap_ms", "p99_gap_ms", "largest_gap_ms"):
+        results[name] = np.nan
+    starts = heap_starts(workload["output_tokens"])
+    until = NEVER if until_ms is None else round(until_ms * TICKS_PER_MS)
+    return World(
+        # Compiled code tells a read-only array from another; a copy of those is less than a second compilation.
+        workload if workload.flags.writeable else workload.copy(),
+        results,
+        np.zeros(int(starts[-1]), np.int64),
+        starts,
+        factors,
+        np.zeros(1, np.int64),
+        round(scheduling_ms * TICKS_PER_MS),
+        until,
+    )
+
+
+def _refusal(code: int, state: State, cost: Cost) -> Exception:
+    scalars = state.scalars[0]
+    n, c, u = int(scalars["decoding"]), int(scalars["chunk_tokens"]), int(scalars["prefix_tokens"])
+    where = (
+        f"iteration {scalars['iteration']} at {scalars['now'] / TICKS_PER_MS:.3f} ms: n {n}, "
+        f"mean context {mean_context(state)}, longest {scalars['longest_context']}"
+    )
+    if code == STUCK:
+        return UsageError(
+            f"{where}: none of {int(scalars['queued'])} queued requests can get a token, and no decode will change "
+            "that; is a cached prefix longer than Limits.max_prefix_tokens or than the policy's cost holds?"
+        )
+    who = {OUT_OF_BELIEF: "the policy's cost", OUT_OF_TRUTH: "the true cost"}[code]
+    domain = {name: int(cost.header[name][0]) for name in ("max_decodes", "max_context_tokens", "kv_tokens")}
+    return OutOfDomainError(
+        f"{where}, chunk {c}, prefix {u} lies outside of {who} ({domain}); keep the limits within it "
+        "(Limits.within) or take a table of a larger domain"
+    )

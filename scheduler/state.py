@@ -1,0 +1,288 @@
+"""What a scheduler knows: the requests in flight, who waits and who decodes, time and KV pages.
+
+One structured record for each request in flight (a slot), one record of scalars, and the slots in order: the
+prefill queue (waiting and partly prefilled ones, by key), the decodes (by the start of decoding), the requests
+that the decision in hand gives a chunk, and the free slots. Times are ticks of 2^-14 ms, so that a deadline is
+met or missed without a tolerance. The output's length is not here: only the estimate that came with the request.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..tables.errors import UsageError
+from .compiled import compiled
+from .cost.record import NO_LIMIT, Cost
+
+NEVER = 1 << 50  # a time that no run reaches, in ticks
+NO_TARGET = 1 << 40  # ticks between tokens where the request has no such target
+
+REQUEST = np.dtype(
+    [
+        ("row", "i8"),  # of the workload, in order of arrival
+        ("key", "i8"),  # place in the prefill queue, lowest first; ties in order of arrival
+        ("arrival", "i8"),
+        ("first_deadline", "i8"),  # arrival + TTFT target
+        ("schedule", "i8"),  # deadline of token 1 in the `schedule` model; the real first token's time where late
+        ("last_deadline", "i8"),  # of the last token, arrival + TTLT target: batch class
+        ("tpot", "i8"),  # target between tokens
+        ("last_token", "i8"),  # time of the newest token
+        ("kept_gap", "i8"),  # smallest of the largest gaps that are kept for its P99
+        ("target", "i4"),  # tokens to prefill: the prompt, and after a preemption what was generated too
+        ("computed", "i4"),  # of them, or KV tokens of a decode
+        ("generated", "i4"),
+        ("output_estimate", "i4"),
+        ("chunk", "i4"),  # of the decision in hand
+        ("pages", "i4"),
+        ("schedule_misses", "i4"),
+        ("preemptions", "i4"),
+        ("application", "i2"),
+        ("priority", "i1"),
+        ("guard", "i1"),
+        ("batch_class", "i1"),
+        ("relegated", "i1"),
+    ],
+    align=True,
+)
+
+SCALARS = np.dtype(
+    [
+        ("now", "i8"),
+        ("iteration", "i8"),
+        ("queued", "i8"),
+        ("decoding", "i8"),
+        ("chosen", "i8"),
+        ("freed", "i8"),  # slots that were used and are free again
+        ("fresh", "i8"),  # the next slot that never was used
+        ("running", "i8"),  # requests that hold pages
+        ("max_running", "i8"),
+        ("pages", "i8"),
+        ("pages_used", "i8"),
+        ("page_tokens", "i8"),
+        # The engine's own limits of one iteration
+        ("max_chunk_tokens", "i8"),
+        ("max_batch_tokens", "i8"),
+        ("max_prefix_tokens", "i8"),
+        ("max_request_tokens", "i8"),
+        # Of the decodes in the next iteration
+        ("decode_kv_tokens", "i8"),  # sum of their contexts
+        ("longest_context", "i8"),
+        ("pages_short", "i8"),  # how many have no page for their next token
+        # Of the decision in hand
+        ("chunk_tokens", "i8"),
+        ("prefix_tokens", "i8"),
+        ("line", "i8"),  # how many stand in the LINE
+        # Kept by policies between decisions
+        ("last_exception", "i8"),  # iteration
+        ("exceptions", "i8"),
+        ("relegations", "i8"),
+        ("throughput", "f8"),  # of prefill, tokens per tick, moving average; 0 before the first where none is given
+    ],
+    align=True,
+)
+
+QUEUE, DECODES, CHOSEN, FREE, LINE, REACH, PREFIXES = range(7)
+PER_TOKEN, SCHEDULE = range(2)  # deadline models
+REBASE, LEAVE_OUT = range(2)  # what becomes of the schedule of a request whose first token is late
+
+
+class State(NamedTuple):
+    """requests: REQUEST (slots,). slots: int32 (7, slots): slots in order in the rows QUEUE to LINE, and along the
+    LINE (policies/line.py) the sums REACH and PREFIXES. keys: int64 (slots,), to sort by. scalars: SCALARS (1,).
+    parameters: policies.PARAMETERS (1,)."""
+
+    requests: NDArray[Any]
+    slots: NDArray[np.int32]
+    keys: NDArray[np.int64]
+    scalars: NDArray[Any]
+    parameters: NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What the engine can hold and run at once, whatever the policy."""
+
+    max_running: int  # requests that hold KV pages: decodes and begun prefills
+    pages: int
+    page_tokens: int = 16
+    max_chunk_tokens: int = NO_LIMIT  # of an iteration
+    max_batch_tokens: int = NO_LIMIT  # n + c
+    max_prefix_tokens: int = NO_LIMIT  # sum of the chunks' prefixes
+    max_request_tokens: int = NO_LIMIT  # prompt and output of one request; a longer one is refused
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            least = 0 if field.name == "max_prefix_tokens" else 1
+            if getattr(self, field.name) < least:
+                raise UsageError(f"Limits: {field.name} is {getattr(self, field.name)}; expected at least {least}")
+
+    @classmethod
+    def within(cls, cost: Cost, max_running: int, kv_tokens: int | None = None) -> Limits:
+        """The widest that `cost` answers for; kv_tokens: less than its capacity.
+
+        The mean context is rounded up, so the batch may count a token more than it holds for each decode. A request
+        may decode alone, and may be computed in chunks that leave its last token to follow all others.
+        """
+        header = cost.header[0]
+        kv_tokens = min(kv_tokens or NO_LIMIT, int(header["kv_tokens"]) - max_running)
+        return cls(
+            min(max_running, int(header["max_decodes"])),
+            kv_tokens // 16,
+            16,
+            int(header["max_chunk_tokens"]),
+            int(header["max_batch_tokens"]),
+            int(header["max_prefix_tokens"]),
+            int(min(header["context_length"], header["max_context_tokens"], header["max_prefix_tokens"] + 1)),
+        )
+
+
+def empty_state(capacity: int, parameters: NDArray[Any], limits: Limits) -> State:
+    """Nothing in flight at time 0. capacity: requests in flight at most; what is not touched costs no memory."""
+    scalars = np.zeros(1, SCALARS)
+    for field in fields(limits):
+        scalars[field.name] = getattr(limits, field.name)
+    scalars["last_exception"] = -NEVER
+    scalars["throughput"] = parameters["throughput"]
+    return State(
+        np.zeros(capacity, REQUEST),
+        np.zeros((PREFIXES + 1, capacity), np.int32),
+        np.zeros(capacity, np.int64),
+        scalars,
+        parameters,
+    )
+
+
+@compiled
+def new_slot(state: State) -> int:
+    """A free slot, used ones first; its record is whatever the last request left."""
+    s = state.scalars[0]
+    if s["freed"]:
+        s["freed"] -= 1
+        return int(state.slots[FREE, s["freed"]])
+    s["fresh"] += 1
+    return int(s["fresh"] - 1)
+
+
+@compiled
+def join_queue(state: State, slot: int) -> None:
+    """Puts a request into the prefill queue by (key, row)."""
+    s = state.scalars[0]
+    requests = state.requests
+    key = requests[slot]["key"]
+    row = requests[slot]["row"]
+    low = 0
+    high = s["queued"]
+    # Most join at the end.
+    if high:
+        last = requests[state.slots[QUEUE, high - 1]]
+        if last["key"] < key or (last["key"] == key and last["row"] < row):
+            low = high
+    while low < high:
+        middle = (low + high) >> 1
+        other = requests[state.slots[QUEUE, middle]]
+        if other["key"] < key or (other["key"] == key and other["row"] < row):
+            low = middle + 1
+        else:
+            high = middle
+    for i in range(s["queued"], low, -1):
+        state.slots[QUEUE, i] = state.slots[QUEUE, i - 1]
+    state.slots[QUEUE, low] = slot
+    s["queued"] += 1
+
+
+@compiled
+def leave_queue(state: State, slot: int) -> None:
+    """Takes a request out of the prefill queue."""
+    s = state.scalars[0]
+    at = 0
+    while state.slots[QUEUE, at] != slot:
+        at += 1
+    for i in range(at, s["queued"] - 1):
+        state.slots[QUEUE, i] = state.slots[QUEUE, i + 1]
+    s["queued"] -= 1
+
+
+@compiled
+def pages_for(state: State, tokens: int) -> int:
+    size = state.scalars[0]["page_tokens"]
+    return int((tokens + size - 1) // size)
+
+
+@compiled
+def release(state: State, slot: int) -> None:
+    """The pages of a request are free again."""
+    s = state.scalars[0]
+    s["pages_used"] -= state.requests[slot]["pages"]
+    s["running"] -= 1
+    state.requests[slot]["pages"] = 0
+
+
+@compiled
+def free_slot(state: State, slot: int) -> None:
+    s = state.scalars[0]
+    state.slots[FREE, s["freed"]] = slot
+    s["freed"] += 1
+
+
+@compiled
+def room(state: State, slot: int) -> int:
+    """Prompt tokens that a queued request may get in this iteration, whatever they cost; 0 if it cannot begin.
+
+    A prompt's pages are taken at its first chunk (Sarathi-Serve), so a prefill that began can always end.
+    """
+    s = state.scalars[0]
+    request = state.requests[slot]
+    if not request["pages"] and (
+        s["running"] >= s["max_running"] or s["pages_used"] + pages_for(state, request["target"] + 1) > s["pages"]
+    ):
+        return 0
+    if s["prefix_tokens"] + request["computed"] > s["max_prefix_tokens"]:
+        return 0
+    limit = min(s["max_chunk_tokens"], s["max_batch_tokens"] - s["decoding"]) - s["chunk_tokens"]
+    return int(max(0, min(limit, request["target"] - request["computed"])))
+
+
+@compiled
+def give(state: State, slot: int, tokens: int) -> None:
+    """`tokens` prompt tokens for a queued request in this iteration, at most its `room`."""
+    s = state.scalars[0]
+    request = state.requests[slot]
+    if not request["pages"]:
+        request["pages"] = pages_for(state, request["target"] + 1)
+        s["pages_used"] += request["pages"]
+        s["running"] += 1
+    request["chunk"] = tokens
+    state.slots[CHOSEN, s["chosen"]] = slot
+    s["chosen"] += 1
+    s["chunk_tokens"] += tokens
+    s["prefix_tokens"] += request["computed"]
+
+
+@compiled
+def remaining(state: State, slot: int) -> int:
+    """Prompt tokens that a queued request still has to compute."""
+    return int(state.requests[slot]["target"] - state.requests[slot]["computed"])
+
+
+@compiled
+def mean_context(state: State) -> int:
+    """Mean context of the decodes in the next iteration, rounded up; 0 without any."""
+    s = state.scalars[0]
+    n = s["decoding"]
+    return int((s["decode_kv_tokens"] + n - 1) // n) if n else 0
+
+
+@compiled
+def next_deadline(request: Any, model: int) -> int:
+    """When a decode's next token is due in a deadline model.
+
+    `per_token`: the target after its newest token. `schedule`: token j (from 1) at the first one's deadline plus
+    (j - 1) targets.
+    """
+    if model == PER_TOKEN:
+        return int(request["last_token"] + request["tpot"])
+    return int(request["schedule"] + request["generated"] * request["tpot"])
