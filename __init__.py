@@ -19,7 +19,7 @@ from .tables.lazy import lazy_names
 
 if TYPE_CHECKING:
     from .fitters.fit import fit as fit
-    from .fitters.online import OnlineCalibrator as OnlineCalibrator
+    from .fitters.online.calibrator import OnlineCalibrator as OnlineCalibrator
     from .profiler.profile import Profile as Profile
     from .profiler.sweep import profile as profile
     from .tables import Batch as Batch
@@ -59,7 +59,7 @@ __getattr__ = lazy_names(
     __name__,
     {name: ".tables" for name in HOMES if name in __all__}
     | {
-        "OnlineCalibrator": ".fitters.online",
+        "OnlineCalibrator": ".fitters.online.calibrator",
         "Profile": ".profiler.profile",
         "fit": ".fitters.fit",
         "profile": ".profiler.sweep",

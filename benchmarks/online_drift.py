@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from report import Row, write
 
 import chunkfit
-from chunkfit.fitters.drift import MissCusum
+from chunkfit.fitters.online.drift import MissCusum
 from chunkfit.profiler.devices import truth
 from chunkfit.profiler.synthetic_profile import synthetic_iterations, synthetic_profile
 from chunkfit.tables import Batch, CostTable

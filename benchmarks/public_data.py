@@ -37,8 +37,8 @@ from rich.console import Console
 from rich.table import Table
 from threadpoolctl import threadpool_limits
 
-from chunkfit.fitters.estimator import Estimator
-from chunkfit.fitters.registry import AUTO, ESTIMATORS
+from chunkfit.fitters.estimators.estimator import Estimator
+from chunkfit.fitters.estimators.registry import AUTO, ESTIMATORS
 
 SEEDS = 5
 FITTERS = {name: fitter for name, fitter in ESTIMATORS.items() if name != "roofline"}  # that one needs microbenchmarks

@@ -1,1 +1,1 @@
-"""Profile -> certified table: features, one estimator a file, margins, metrics, validation."""
+"""Profile -> certified table: selection, margins, metrics, certificates, validation, comparison."""

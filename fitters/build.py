@@ -14,9 +14,9 @@ from ..tables.closure import close_bounds
 from ..tables.domain import Domain
 from ..tables.fixed_point import nearest_ticks, ticks_up, to_ms
 from ..tables.grid import Axes, Ladder, Surface
-from .estimator import Estimator, SceneModel
+from .estimators.estimator import Estimator, SceneModel
+from .estimators.registry import estimators
 from .knots import axes_for, ladder_for
-from .registry import estimators
 from .rows import Rows, at_most, point_medians
 from .select import Selection, select
 from .steps import FoundStep, find_steps

@@ -12,8 +12,8 @@ from ..tables.closure import read_surface
 from ..tables.domain import Domain
 from ..tables.fixed_point import to_ms
 from ..tables.grid import Points, scene_of
+from .estimators.registry import ESTIMATORS
 from .knots import axes_for, ladder_for
-from .registry import ESTIMATORS
 from .rows import Rows
 from .surfaces import scene_surfaces
 

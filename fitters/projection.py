@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ..tables.batch import Scene
 from ..tables.grid import Ladder, Points, batch_totals
-from .estimator import Curve, Millis, SplitCurve
+from .estimators.estimator import Curve, Millis, SplitCurve
 
 STATES = 200  # measured points whose states are moved from total to total
 

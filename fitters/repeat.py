@@ -20,9 +20,9 @@ from ..tables.errors import FitError
 from ..tables.grid import node_points, scene_of
 from ..tables.schema_v1 import TableV1
 from .build import build_chosen
+from .estimators.registry import ESTIMATORS
 from .gap import closed_over_unclosed
 from .margin import centred, session_drift
-from .registry import ESTIMATORS
 from .rows import held_out, rows_of
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from ..tables.batch import Scene
 from ..tables.errors import ChunkfitError, FitError
 from ..tables.grid import Ladder, scene_of
-from .estimator import Estimator, Millis, SceneModel
+from .estimators.estimator import Estimator, Millis, SceneModel
 from .folds import point_folds, value_folds
 from .metrics import pinball
 from .rows import Rows, at_most, point_medians

@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 
 from ..tables.batch import Scene
 from ..tables.grid import Ladder, batch_totals
+from .estimators.scene_experts import MIN_SCENE_ROWS, ladder_and_features
 from .robust import huber_weights
 from .rows import Rows, at_most, point_medians
-from .scene_experts import MIN_SCENE_ROWS, ladder_and_features
 
 FIRST = 16  # below, every total is a knot of the ladder
 WINDOW = 1.4  # ratio of totals that a side reaches

@@ -12,7 +12,7 @@ from ..tables.batch import Scene
 from ..tables.closure import close_expected
 from ..tables.fixed_point import nearest_ticks, ticks_up
 from ..tables.grid import Axes, Ladder, Surface, node_points
-from .estimator import Lift, SceneModel
+from .estimators.estimator import Lift, SceneModel
 from .node_residuals import Nodes, corrected
 from .projection import split
 from .rows import Rows

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from chunkfit.fitters.features import features
+from chunkfit.fitters.estimators.features import features
 from chunkfit.fitters.rows import Rows
 from chunkfit.tables.batch import Scene
 from chunkfit.tables.grid import Points, batch_totals, scene_of

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chunkfit.fitters.build import build_chosen, ladders_of, with_found_steps
-from chunkfit.fitters.estimator import Estimator
+from chunkfit.fitters.estimators.estimator import Estimator
+from chunkfit.fitters.estimators.registry import AUTO
 from chunkfit.fitters.folds import point_folds
 from chunkfit.fitters.margin import NoiseMargin, best_coverage, noise_margins, points_needed
-from chunkfit.fitters.registry import AUTO
 from chunkfit.fitters.rows import Rows, at_most
 from chunkfit.fitters.scale import scale_of
 from chunkfit.fitters.select import select

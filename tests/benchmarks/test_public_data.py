@@ -14,7 +14,7 @@ from public.sets import load, made_of
 from public.splits import last_part, random_mixed, random_points, random_rows, replicates, third_values
 from public.steps import falls
 
-from chunkfit.fitters.registry import ESTIMATORS
+from chunkfit.fitters.estimators.registry import ESTIMATORS
 from chunkfit.profiler.importers.samples import Sample
 from chunkfit.tables.grid import scene_of
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from chunkfit import Batch, CostTable, Profile
+from chunkfit.fitters.estimators.registry import ESTIMATORS
 from chunkfit.fitters.fit import fit
-from chunkfit.fitters.registry import ESTIMATORS
 from chunkfit.profiler.synthetic_profile import synthetic_profile
 from chunkfit.tables.errors import CertificationError, OutOfDomainError, UsageError
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from chunkfit import CostTable
+from chunkfit.fitters.estimators.registry import ESTIMATORS
 from chunkfit.fitters.fit import fit
 from chunkfit.fitters.predictor import TablePredictor
-from chunkfit.fitters.registry import ESTIMATORS
 from chunkfit.profiler.columns import PAIRED
 from chunkfit.profiler.devices import truth
 from chunkfit.profiler.domains import SYNTHETIC_DOMAIN

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
+from chunkfit.fitters.estimators.scene_experts import scene_experts
 from chunkfit.fitters.knots import axes_for, ladder_for
 from chunkfit.fitters.node_residuals import base_weights, ladder_weights
 from chunkfit.fitters.projection import Projected, split
 from chunkfit.fitters.rows import rows_of
-from chunkfit.fitters.scene_experts import scene_experts
 from chunkfit.profiler.devices import truth
 from chunkfit.profiler.domains import SYNTHETIC_DOMAIN
 from chunkfit.profiler.law import draw

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from chunkfit.fitters.estimator import Lift, SceneModel
+from chunkfit.fitters.estimators.estimator import Lift, SceneModel
+from chunkfit.fitters.estimators.registry import ESTIMATORS, estimators
 from chunkfit.fitters.fit import fit
 from chunkfit.fitters.folds import point_folds, value_folds
 from chunkfit.fitters.knots import ladder_for
-from chunkfit.fitters.registry import ESTIMATORS, estimators
 from chunkfit.fitters.rows import Rows, rows_of
 from chunkfit.fitters.select import select
 from chunkfit.profiler.devices import truth

@@ -8,7 +8,7 @@ import pytest
 from nbclient import NotebookClient
 
 import chunkfit
-from chunkfit.fitters.registry import ESTIMATORS
+from chunkfit.fitters.estimators.registry import ESTIMATORS
 
 FOLDER = Path(chunkfit.__file__).parent / "notebooks"
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))

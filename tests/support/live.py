@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from chunkfit.fitters.online import OnlineCalibrator
+from chunkfit.fitters.online.calibrator import OnlineCalibrator
 from chunkfit.profiler.synthetic_profile import synthetic_iterations
 from chunkfit.tables import Batch, CostTable
 

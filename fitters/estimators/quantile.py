@@ -13,13 +13,13 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from ..tables.batch import Scene
-from ..tables.errors import FitError
-from ..tables.grid import Ladder
+from ...tables.batch import Scene
+from ...tables.errors import FitError
+from ...tables.grid import Ladder
+from ..rows import Rows
 from .estimator import SceneModel
 from .feature_curve import FeatureCurve
 from .features import features
-from .rows import Rows
 from .scene_experts import MIN_SCENE_ROWS
 from .signs import without_negatives
 from .tails import TAIL

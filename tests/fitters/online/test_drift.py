@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from chunkfit.fitters.drift import MissCusum, PageHinkley
+from chunkfit.fitters.online.drift import MissCusum, PageHinkley
 
 
 def first_alarm(detector, stream):

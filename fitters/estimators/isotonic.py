@@ -14,15 +14,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ..tables.batch import Scene
-from ..tables.closure import close_expected
-from ..tables.grid import POINT_COLUMN, SCENE_AXES, Axes, Ladder, Points
+from ...tables.batch import Scene
+from ...tables.closure import close_expected
+from ...tables.grid import POINT_COLUMN, SCENE_AXES, Axes, Ladder, Points
+from ..node_residuals import base_weights
+from ..robust import huber_weights
+from ..rows import Rows, point_medians
 from .estimator import Millis, SceneModel
 from .grid_field import grid_of
 from .monotone_projection import monotone
-from .node_residuals import base_weights
-from .robust import huber_weights
-from .rows import Rows, point_medians
 from .tails import lift
 
 KNOTS = 8  # of an axis of a scatter

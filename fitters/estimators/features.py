@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ..tables.grid import Points
+from ...tables.grid import Points
 
 FEATURES = (
     "chunk_attention",  # x1 = c (u + c): every chunk token reads prefix and chunk

@@ -18,15 +18,15 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from ..tables.batch import Scene
-from ..tables.grid import Ladder, batch_totals
+from ...tables.batch import Scene
+from ...tables.grid import Ladder, batch_totals
+from ..robust import huber_weights
+from ..rows import Rows
 from .estimator import SceneModel
 from .feature_curve import FeatureCurve
 from .features import features
 from .least_squares import non_negative
 from .quantile_lp import fit_quantile
-from .robust import huber_weights
-from .rows import Rows
 from .tails import TAIL
 
 MIN_SCENE_ROWS = 60  # below, a scene's 0.99 quantile would rest on less than one row: the global expert serves

@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from chunkfit.fitters.estimator import SplitCurve
+from chunkfit.fitters.estimators.estimator import SplitCurve
+from chunkfit.fitters.estimators.registry import estimators
+from chunkfit.fitters.estimators.roofline import operators_of, roofline
 from chunkfit.fitters.fit import fit
 from chunkfit.fitters.knots import ladder_for
-from chunkfit.fitters.registry import estimators
-from chunkfit.fitters.roofline import operators_of, roofline
 from chunkfit.fitters.rows import Rows
 from chunkfit.profiler.devices.synthetic import FINGERPRINT
 from chunkfit.profiler.domains import SYNTHETIC_DOMAIN

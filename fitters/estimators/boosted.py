@@ -18,12 +18,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..tables.batch import Scene
-from ..tables.errors import FitError
-from ..tables.grid import Ladder, Points
+from ...tables.batch import Scene
+from ...tables.errors import FitError
+from ...tables.grid import Ladder, Points
+from ..robust import huber_weights
+from ..rows import Rows, point_medians
 from .estimator import Millis, SceneModel
-from .robust import huber_weights
-from .rows import Rows, point_medians
 from .tails import lift
 
 TREES = 300

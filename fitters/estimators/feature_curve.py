@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ..tables.batch import Scene
-from ..tables.grid import Points, batch_totals
+from ...tables.batch import Scene
+from ...tables.grid import Points, batch_totals
 from .estimator import Millis
 from .features import FEATURES, features
 

@@ -16,15 +16,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..tables.batch import Scene
-from ..tables.grid import Ladder, Points
+from ...tables.batch import Scene
+from ...tables.grid import Ladder, Points
+from ..folds import Mask, point_folds, value_folds
+from ..robust import huber_weights
+from ..rows import Rows, at_most, point_medians
 from .boosted import PARAMETERS, boost, inputs
 from .estimator import Millis, SceneModel
-from .folds import Mask, point_folds, value_folds
 from .grid_field import GridField, fit_field, grid_of
 from .least_squares import non_negative
-from .robust import huber_weights
-from .rows import Rows, at_most, point_medians
 from .tails import lift
 from .trend_features import trend_features
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..tables.errors import UsageError
+from ...tables.errors import UsageError
 from .boosted import boosted
 from .estimator import Estimator
 from .hybrid import hybrid
@@ -15,7 +15,7 @@ from .roofline import roofline, without_results
 from .scene_experts import scene_experts
 
 if TYPE_CHECKING:
-    from ..profiler.microbench.results import MicrobenchV1
+    from ...profiler.microbench.results import MicrobenchV1
 
 ESTIMATORS: dict[str, Estimator] = {
     "roofline": without_results,  # the one that needs more than rows

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ..tables.grid import Points
+from ...tables.grid import Points
 
 Floats = NDArray[np.float64]
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from chunkfit.fitters import least_squares
-from chunkfit.fitters.boosted import boost
+from chunkfit.fitters.estimators import least_squares
+from chunkfit.fitters.estimators.boosted import boost
 from chunkfit.tables.errors import FitError
 
 

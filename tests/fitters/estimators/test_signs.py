@@ -3,7 +3,7 @@
 import numpy as np
 from scipy.optimize import nnls
 
-from chunkfit.fitters.signs import independent, without_negatives
+from chunkfit.fitters.estimators.signs import independent, without_negatives
 
 
 def least_squares(y):

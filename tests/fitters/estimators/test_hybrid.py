@@ -2,11 +2,11 @@
 
 import numpy as np
 
+from chunkfit.fitters.estimators.grid_field import fit_field, grid_of
+from chunkfit.fitters.estimators.hybrid import hybrid
+from chunkfit.fitters.estimators.trend_features import trend_features
 from chunkfit.fitters.folds import MOST_VALUES
-from chunkfit.fitters.grid_field import fit_field, grid_of
-from chunkfit.fitters.hybrid import hybrid
 from chunkfit.fitters.rows import Rows
-from chunkfit.fitters.trend_features import trend_features
 from chunkfit.profiler.devices import truth
 from chunkfit.profiler.domains import SYNTHETIC_DOMAIN
 from chunkfit.profiler.law import draw

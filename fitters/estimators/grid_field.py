@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from ..tables.batch import Scene
-from ..tables.grid import POINT_COLUMN, SCENE_AXES, Axes, Points
-from .folds import MOST_VALUES
-from .node_residuals import base_weights
-from .normal_equations import Matrix, solved
+from ...tables.batch import Scene
+from ...tables.grid import POINT_COLUMN, SCENE_AXES, Axes, Points
+from ..folds import MOST_VALUES
+from ..node_residuals import base_weights
+from ..normal_equations import Matrix, solved
 
 STRENGTHS = (0.1, 1.0, 10.0, 100.0)
 HELD_OUT = 3  # every third cell

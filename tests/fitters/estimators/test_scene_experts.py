@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from chunkfit.fitters.estimators.scene_experts import MIN_SCENE_ROWS, scene_experts
 from chunkfit.fitters.knots import axes_for, ladder_for, log_knots
 from chunkfit.fitters.rows import Rows, rows_of
-from chunkfit.fitters.scene_experts import MIN_SCENE_ROWS, scene_experts
 from chunkfit.profiler.devices import truth
 from chunkfit.profiler.domains import SYNTHETIC_DOMAIN
 from chunkfit.profiler.law import draw

@@ -13,12 +13,12 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from ..tables.batch import Scene
-from ..tables.grid import Ladder
+from ...tables.batch import Scene
+from ...tables.grid import Ladder
+from ..rows import Rows
 from .estimator import SceneModel
 from .feature_curve import FeatureCurve
 from .features import FEATURES, features
-from .rows import Rows
 from .signs import without_negatives
 from .tails import lift
 

@@ -9,9 +9,9 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from ..tables.batch import Scene
-from ..tables.grid import Ladder, Points
-from .rows import Rows
+from ...tables.batch import Scene
+from ...tables.grid import Ladder, Points
+from ..rows import Rows
 
 Millis = NDArray[np.float64]
 

@@ -13,8 +13,8 @@ from support.random_tables import random_table
 
 from chunkfit import Batch, CostTable
 from chunkfit.fitters.fit import fit
-from chunkfit.fitters.online import DriftEvent, OnlineCalibrator
-from chunkfit.fitters.tracking import WINDOW, Level, Tail
+from chunkfit.fitters.online.calibrator import DriftEvent, OnlineCalibrator
+from chunkfit.fitters.online.tracking import WINDOW, Level, Tail
 from chunkfit.profiler.synthetic_profile import synthetic_iterations, synthetic_profile
 from chunkfit.tables.errors import CalibrationStateError, UsageError
 

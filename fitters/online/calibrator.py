@@ -8,14 +8,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from os import PathLike
 
-from ..tables.adjusted_table import AdjustedTable
-from ..tables.batch import Batch
-from ..tables.calibrator import Calibrator
-from ..tables.cost_table import CostTable
-from ..tables.errors import OutOfDomainError, UsageError
-from ..tables.lookup import TICKS_PER_MS, WEIGHT_ONE
+from ...tables.adjusted_table import AdjustedTable
+from ...tables.batch import Batch
+from ...tables.calibrator import Calibrator
+from ...tables.cost_table import CostTable
+from ...tables.errors import OutOfDomainError, UsageError
+from ...tables.lookup import TICKS_PER_MS, WEIGHT_ONE
 from .drift import MissCusum, PageHinkley
-from .online_state import ShiftV1, StateV1, read_state, write_state
+from .state import ShiftV1, StateV1, read_state, write_state
 from .tracking import WIDEN_AT_ONCE, Level, Tail
 
 UNCERTIFIED_AIM = 0.01  # of a table that certifies nothing
@@ -50,7 +50,7 @@ class OnlineCalibrator(Calibrator):
     """Scales a table by what the engine measures, so that the bound goes on covering its share of iterations.
 
     One factor on all bounds and one on all expected times (tables/adjusted_table.py says why not one a scene);
-    fitters/tracking.py says how they move, fitters/drift.py what raises an alarm.
+    tracking.py says how they move, drift.py what raises an alarm.
 
     `observe` and `save` belong to one thread, the engine's loop. `table` may be read from any thread at any time:
     it is one reference to an immutable table, exchanged by one assignment, and no lock is taken.

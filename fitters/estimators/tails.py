@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from ..rows import Rows
 from .estimator import Lift
 from .quantile_lp import fit_quantile
-from .rows import Rows
 
 TAIL = 0.99
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from chunkfit.fitters.quantile_lp import fit_quantile
+from chunkfit.fitters.estimators.quantile_lp import fit_quantile
 
 
 @pytest.mark.parametrize("quantile", [0.5, 0.9, 0.99])

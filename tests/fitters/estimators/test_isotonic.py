@@ -5,8 +5,8 @@ import pytest
 from scipy.optimize import minimize
 from sklearn.isotonic import IsotonicRegression
 
-from chunkfit.fitters.isotonic import isotonic
-from chunkfit.fitters.monotone_projection import isotonic_lines, monotone
+from chunkfit.fitters.estimators.isotonic import isotonic
+from chunkfit.fitters.estimators.monotone_projection import isotonic_lines, monotone
 from chunkfit.fitters.rows import Rows
 from chunkfit.profiler.devices import truth
 from chunkfit.tables.batch import Scene

@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from chunkfit.fitters.features import features
+from chunkfit.fitters.estimators.features import features
+from chunkfit.fitters.estimators.quantile_lp import fit_quantile
+from chunkfit.fitters.estimators.registry import ESTIMATORS
 from chunkfit.fitters.knots import ladder_for
 from chunkfit.fitters.metrics import pinball
-from chunkfit.fitters.quantile_lp import fit_quantile
-from chunkfit.fitters.registry import ESTIMATORS
 from chunkfit.fitters.rows import Rows, rows_of
 from chunkfit.profiler.devices import truth
 from chunkfit.profiler.domains import SYNTHETIC_DOMAIN
@@ -125,8 +125,8 @@ def test_a_tail_is_above_nearly_all_rows(name, models):
 
 @pytest.mark.parametrize("q", [0.5, 0.99])
 def test_quantreg_and_the_linear_program_reach_the_same_loss(q):
-    from chunkfit.fitters.quantile import _regression
-    from chunkfit.fitters.signs import without_negatives
+    from chunkfit.fitters.estimators.quantile import _regression
+    from chunkfit.fitters.estimators.signs import without_negatives
 
     rows = rows_with(seven_features).scene(Scene.MIXED)
     columns = np.column_stack([np.ones(len(rows)), features(rows.points)]) / rows.latency_ms[:, None]
@@ -136,7 +136,7 @@ def test_quantreg_and_the_linear_program_reach_the_same_loss(q):
 
 
 def test_a_regression_that_does_not_converge_is_an_error(monkeypatch):
-    from chunkfit.fitters import quantile
+    from chunkfit.fitters.estimators import quantile
     from chunkfit.tables.errors import FitError
 
     monkeypatch.setattr(quantile, "MOST_ITERATIONS", 2)

@@ -1,0 +1,1 @@
+"""A table kept true while an engine runs; needs the core alone."""
