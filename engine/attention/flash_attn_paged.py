@@ -20,6 +20,7 @@ from ..kv_cache import PAGE_SIZE
 from ..step import Step
 from . import triton_paged
 from .host_plan import Part, parts_of, pinned, unattended
+from .host_plan import rotate_and_write as rotate_and_write
 from .library import LIBRARIES
 from .triton_paged import add_norm as add_norm
 from .triton_paged import silu_mul as silu_mul
@@ -62,19 +63,6 @@ def plan(step: Step, config: ModelConfig, frequencies: torch.Tensor, dtype: torc
     device = step.positions.device
     calls = tuple(_call(part, device) for part in parts_of(step) if part is not None)
     return Plan(triton_paged.plan(unattended(step), config, frequencies, dtype), calls)
-
-
-def rotate_and_write(
-    queries_keys: torch.Tensor,
-    new_values: torch.Tensor,
-    query_norm: torch.Tensor | None,
-    key_norm: torch.Tensor | None,
-    eps: float,
-    keys: torch.Tensor,
-    values: torch.Tensor,
-    plan: Plan,
-) -> torch.Tensor:
-    return triton_paged.rotate_and_write(queries_keys, new_values, query_norm, key_norm, eps, keys, values, plan.shared)
 
 
 def attend(queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, plan: Plan, out: torch.Tensor) -> None:

@@ -25,6 +25,7 @@ from ..kv_cache import PAGE_SIZE
 from ..step import Step
 from . import triton_paged
 from .host_plan import Part, parts_of, pinned, unattended
+from .host_plan import rotate_and_write as rotate_and_write
 from .library import LIBRARIES
 from .triton_paged import add_norm as add_norm
 from .triton_paged import silu_mul as silu_mul
@@ -83,19 +84,6 @@ def plan(step: Step, config: ModelConfig, frequencies: torch.Tensor, dtype: torc
     for idle, taken in lent:
         weakref.finalize(planned, idle.append, taken).atexit = False
     return planned
-
-
-def rotate_and_write(
-    queries_keys: torch.Tensor,
-    new_values: torch.Tensor,
-    query_norm: torch.Tensor | None,
-    key_norm: torch.Tensor | None,
-    eps: float,
-    keys: torch.Tensor,
-    values: torch.Tensor,
-    plan: Plan,
-) -> torch.Tensor:
-    return triton_paged.rotate_and_write(queries_keys, new_values, query_norm, key_norm, eps, keys, values, plan.shared)
 
 
 def attend(queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, plan: Plan, out: torch.Tensor) -> None:

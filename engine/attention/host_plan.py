@@ -1,8 +1,9 @@
-"""What libraries that plan on the host are told: all decodes, or all chunks, of a batch."""
+"""What libraries that plan on the host are told, decodes or chunks of a batch, and what they leave to Triton."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from ..host_step import HostStep
 from ..kv_cache import pages_for
 from ..step import Step
+from . import triton_paged
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +23,26 @@ class Part:
     first_rows: NDArray[np.int64]  # (sequences + 1,), counted from the first of `rows`
     lengths: NDArray[np.int64]  # (sequences,) tokens with the new ones
     tables: tuple[NDArray[np.int64], ...]  # pages of each
+
+
+class SharedPlan(Protocol):
+    """A library's plan, which holds the Triton backend's for all but attention."""
+
+    @property
+    def shared(self) -> triton_paged.Plan: ...
+
+
+def rotate_and_write(
+    queries_keys: torch.Tensor,
+    new_values: torch.Tensor,
+    query_norm: torch.Tensor | None,
+    key_norm: torch.Tensor | None,
+    eps: float,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    plan: SharedPlan,
+) -> torch.Tensor:
+    return triton_paged.rotate_and_write(queries_keys, new_values, query_norm, key_norm, eps, keys, values, plan.shared)
 
 
 def parts_of(step: Step) -> tuple[Part | None, Part | None]:
