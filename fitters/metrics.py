@@ -30,12 +30,17 @@ def counts(rows: Rows, bound_ms: NDArray[np.float64]) -> CountsV1:
 
 
 def block_bootstrap(rows: Rows, bound_ms: NDArray[np.float64]) -> tuple[float, float]:
-    """2.5% and 97.5% points of the coverage when whole points are drawn again (rows of a point go together)."""
+    """2.5% and 97.5% points of the coverage when whole points are drawn again (rows of a point go together).
+
+    Points with as many rows and hits are alike, so drawn is how often each kind comes: the same law as drawing the
+    points, without an index for each point of each draw.
+    """
     _, inverse = np.unique(rows.point_id, return_inverse=True)
     size = np.bincount(inverse)
-    hit = np.bincount(inverse, weights=rows.latency_ms <= bound_ms)
-    draws = np.random.default_rng(0).integers(0, len(size), size=(BOOTSTRAP_DRAWS, len(size)))
-    shares = hit[draws].sum(axis=1) / size[draws].sum(axis=1)
+    hit = np.bincount(inverse[rows.latency_ms <= bound_ms], minlength=len(size))
+    kinds, often = np.unique(np.column_stack([size, hit]), axis=0, return_counts=True)
+    draws = np.random.default_rng(0).multinomial(len(size), often / len(size), size=BOOTSTRAP_DRAWS)
+    shares = draws @ kinds[:, 1] / (draws @ kinds[:, 0])
     low, high = np.quantile(shares, [0.025, 0.975])
     return float(low), float(high)
 
