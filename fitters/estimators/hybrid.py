@@ -109,7 +109,7 @@ def _size(rows: Rows, left: Floats) -> tuple[int, int]:
     Ties go to fewer; no trees at all is the first candidate.
     """
     some = slice(None if len(rows) < MANY else 1)
-    kinds = [[held for held in folds[some] if held.any()] for folds in (point_folds(rows), value_folds(rows))]
+    kinds = [[held for held in folds if held.any()][some] for folds in (point_folds(rows), value_folds(rows))]
     none = float(np.mean([np.mean([np.abs(left[held]).mean() for held in kind]) for kind in kinds]))
     best, best_error = (0, 0), none
     for leaves in LEAVES:

@@ -3,9 +3,9 @@
 import numpy as np
 
 from chunkfit.fitters.estimators.grid_field import fit_field, grid_of
-from chunkfit.fitters.estimators.hybrid import hybrid
+from chunkfit.fitters.estimators.hybrid import MANY, hybrid
 from chunkfit.fitters.estimators.trend_features import trend_features
-from chunkfit.fitters.folds import MOST_VALUES
+from chunkfit.fitters.folds import MOST_VALUES, value_folds
 from chunkfit.fitters.rows import Rows
 from chunkfit.profiler.devices import truth
 from chunkfit.profiler.domains import SYNTHETIC_DOMAIN
@@ -74,3 +74,13 @@ def test_a_thin_scatter_is_no_grid():
     """Thirty random points have thirty values on each axis: a grid of 810,000 nodes around nothing."""
     scatter = np.random.default_rng(0).integers(1, 1000, (30, 4))
     assert grid_of(Scene.MIXED, scatter) is None
+
+
+def test_the_size_is_chosen_where_a_fold_of_values_is_empty():
+    """As it is while selection leaves that fold out: its error is that of the next one, not of nothing."""
+    points = draw(SYNTHETIC_DOMAIN, 6000, (), 5).points
+    rows = rows_at(points, truth.base_ms(points) * (1 + 0.1 * np.sin(points[:, 2] / 100)))
+    learn = rows.where(~value_folds(rows)[0])
+    assert len(learn) > MANY
+    assert not value_folds(learn)[0].any()
+    assert hybrid(learn, LADDERS)[Scene.MIXED].coefficients["trees"] > 0
