@@ -40,6 +40,7 @@ schema: $(STAMP)
 bench: $(STAMP)
 	$(BIN)/python benchmarks/decision_latency.py
 	$(BIN)/python benchmarks/online_drift.py
+	$(BIN)/python benchmarks/fit_scale.py
 	$(BIN)/python benchmarks/simulator_speed.py
 
 # What an offline GPU machine with Python 3.12 and torch lacks, for benchmarks/gpu_session.sh. No torch, no triton: those

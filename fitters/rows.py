@@ -13,6 +13,8 @@ from ..tables.batch import SCENES, Scene
 from ..tables.errors import CertificationError
 from ..tables.grid import Points, scene_of
 
+REPEATS = 3  # rows a point, on average, that a limit of points leaves room for: as many as a sweep takes
+
 
 @dataclass(frozen=True, slots=True)
 class Rows:
@@ -83,8 +85,14 @@ def point_medians(rows: Rows) -> Rows:
 
 
 def at_most(rows: Rows, points: int) -> Rows:
-    """Rows of `points` points drawn at random, the same ones each time; all rows where there are no more."""
+    """Rows of `points` points drawn at random, and REPEATS rows a point of those, the same ones each time.
+
+    All rows where there are no more.
+    """
+    rng = np.random.default_rng(0)
     ids = np.unique(rows.point_id)
-    if len(ids) <= points:
-        return rows
-    return rows.where(np.isin(rows.point_id, np.random.default_rng(0).choice(ids, points, replace=False)))
+    if len(ids) > points:
+        rows = rows.where(np.isin(rows.point_id, rng.choice(ids, points, replace=False)))
+    if len(rows) > REPEATS * points:
+        rows = rows.where(np.sort(rng.choice(len(rows), REPEATS * points, replace=False)))
+    return rows

@@ -46,6 +46,19 @@ def test_bootstrap_keeps_the_rows_of_a_point_together():
     assert high == 1.0
 
 
+def test_bootstrap_draws_kinds_of_points_as_it_would_draw_points():
+    """Points of one to four rows: the interval is that of drawing indices, up to the noise of a thousand draws."""
+    rng = np.random.default_rng(3)
+    ids = np.repeat(np.arange(300), rng.integers(1, 5, 300))
+    measured = rows(np.where(rng.random(len(ids)) < 0.05, 11.0, 9.0), ids)
+    hit, size = np.bincount(ids, weights=measured.latency_ms <= 10.0), np.bincount(ids)
+    drawn = rng.integers(0, 300, (20_000, 300))
+    shares = hit[drawn].sum(axis=1) / size[drawn].sum(axis=1)
+    assert block_bootstrap(measured, np.full(len(ids), 10.0)) == pytest.approx(
+        np.quantile(shares, [0.025, 0.975]), abs=0.003
+    )
+
+
 def test_point_medians_of_odd_even_and_unsorted_repeats():
     medians = point_medians(rows([3.0, 7.0, 1.0, 2.0, 8.0], ids=[4, 9, 4, 4, 9]))
     assert medians.point_id.tolist() == [4, 9]
@@ -58,3 +71,12 @@ def test_at_most_keeps_whole_points_and_the_same_ones():
     assert (few.point_count, len(few)) == (4, 12)
     assert (at_most(rows, 4).point_id == few.point_id).all()
     assert at_most(rows, 10) is rows
+
+
+def test_at_most_bounds_the_repeats_too():
+    """A log of few batches, each a thousand times: three rows a point are kept, of all points and of all times."""
+    rows = Rows(np.zeros((4000, 4), dtype=int), np.arange(4000.0) + 1, np.arange(4000) % 4, np.zeros(4000, bool))
+    few = at_most(rows, 40)
+    assert (few.point_count, len(few)) == (4, 120)
+    assert (np.diff(few.latency_ms) > 0).all()
+    assert few.latency_ms[-1] > 3500

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from chunkfit.fitters import node_residuals
 from chunkfit.fitters.node_residuals import base_weights, corrected, ladder_weights, smoothness
 from chunkfit.fitters.rows import Rows
 from chunkfit.tables.batch import Scene
@@ -97,3 +98,21 @@ def test_a_ladder_that_the_closure_changes_is_made_up_for_by_the_base():
     read = ladder_weights(ladder, points) @ closed + base_weights(AXES, Scene.MIXED, points) @ made.base.ravel()
     assert not np.allclose(closed, made.ladder)
     assert np.quantile(np.abs(read / true - 1), 0.5) < 0.1
+
+
+def test_many_points_choose_their_strength_by_a_draw_of_them(monkeypatch):
+    """The same one: it does not depend on how many points there are."""
+    solved = []
+    solve = node_residuals._solve
+    monkeypatch.setattr(node_residuals, "_solve", lambda *a: (solved.append((a[0].shape[0], a[3])), solve(*a))[1])
+
+    def wave(points):
+        return 1 + 0.1 * np.sin(points[:, 2] / 40)
+
+    every, _ = fitted((16, 2048, 256, 512), wave)
+    whole = solved[-1]
+    monkeypatch.setattr(node_residuals, "CHOOSING", 700)
+    some, _ = fitted((16, 2048, 256, 512), wave)
+    assert solved[-1] == whole == (1500, whole[1])
+    assert np.array_equal(every.base, some.base)
+    assert {rows for rows, _ in solved[len(solved) // 2 :]} == {525, 1500}
