@@ -42,9 +42,11 @@ def ingest(
     ] = None,
     split: Annotated[
         str | None,
-        typer.Option(help="Sessions by time or points. Default: what fits the format.", show_default=False),
+        typer.Option(help="Sessions by time, points or replicates. Default: what fits the format.", show_default=False),
     ] = None,
-    shares: Annotated[str, typer.Option(help="Percent of rows or points: fit,calibrate,test.")] = "60,20,20",
+    shares: Annotated[
+        str, typer.Option(help="Percent of rows, points or replicates: fit,calibrate,test.")
+    ] = "60,20,20",
     seed: Annotated[int, typer.Option(help="Of the split by points.")] = 0,
     device_name: Annotated[str | None, typer.Option(help="As the driver names it.", show_default=False)] = None,
     model: Annotated[str | None, typer.Option(help="Model of the log.", show_default=False)] = None,
@@ -90,7 +92,7 @@ def _lines(ingested: Ingested) -> list[tuple[str, str]]:
     domain, imported = meta.domain, meta.imported
     assert imported is not None  # ingest sets it
     unknown = [name for name, value in meta.fingerprint.model_dump().items() if value is None]
-    how = "by time" if imported.split == "time" else f"by points, seed {meta.seed}"
+    how = f"by {imported.split}" + (f", seed {meta.seed}" if imported.split == "points" else "")
     return [
         ("measured on", escape(meta.fingerprint.title())),
         ("read", f"{len(ingested.profile):,} rows; a row is {escape(_row_is(meta.aggregation))}"),

@@ -23,6 +23,8 @@ LOG_LAWS = {
     "contexts by their mean, chunks by their sums",
     "points": "the batches of a log, one row for each (n, k, c, u), drawn at random within each scene; contexts by "
     "their mean, chunks by their sums",
+    "replicates": "the batches that a log holds three times at least, one later row for each (n, k, c, u); the same "
+    "batches were fitted, so nothing is said of those between them; contexts by their mean, chunks by their sums",
 }
 
 

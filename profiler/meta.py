@@ -79,7 +79,7 @@ class ImportedFrom(BaseModel):
     format: Annotated[str, Field(description="as `chunkfit ingest` names it")]
     file: Annotated[str, Field(description="name of the log, without its folder")]
     sha256: Annotated[str, Field(description="of the log's bytes")]
-    split: Annotated[Literal["time", "points"], Field(description="how the sessions were cut")]
+    split: Annotated[Literal["time", "points", "replicates"], Field(description="how the sessions were cut")]
     shares_percent: Annotated[tuple[int, int, int], Field(description="of fit, calibrate and test")]
     stated: Annotated[dict[str, str], Field(description="what the user said and the log does not")]
     left_out: Annotated[dict[str, int], Field(description="rows that are no timed iteration, by reason")]

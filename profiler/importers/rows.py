@@ -8,13 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...tables.domain import Domain
-from ...tables.grid import scene_of
+from ...tables.grid import Points, scene_of
 from ..columns import Columns
 from ..meta import SessionMeta
 from ..plan import SESSIONS
 from ..sentinel import judge
 from .samples import Sample, Split
-from .sessions import Shares, by_points, by_time
+from .sessions import Shares, by_points, by_replicates, by_time, place_among_equals
 
 
 def columns_of(samples: Sequence[Sample], split: Split, shares: Shares, seed: int) -> Columns:
@@ -23,7 +23,7 @@ def columns_of(samples: Sequence[Sample], split: Split, shares: Shares, seed: in
     Nothing is known of the device's state. Layouts are not kept: a row stands by its totals.
     """
     points = np.asarray([(s.n, s.k, s.c, s.u) for s in samples], dtype=np.int64)
-    session, point_id = by_time(len(points), shares) if split == "time" else by_points(points, shares, seed)
+    session, point_id = _sessions(points, split, shares, seed)
     rows = np.argsort(session, kind="stable")
     points, session, point_id = points[rows], session[rows], point_id[rows]
     started_s = np.asarray([sample.started_s for sample in samples])[rows]
@@ -33,8 +33,8 @@ def columns_of(samples: Sequence[Sample], split: Split, shares: Shares, seed: in
         "role": np.full(count, "point"),
         "scene": scene_of(points),
         "point_id": point_id,
-        "repeat": _place_among_equals(point_id),
-        "order": _place_among_equals(session),
+        "repeat": place_among_equals(point_id),
+        "order": place_among_equals(session),
         "decodes": points[:, 0],
         "context_tokens": points[:, 1],
         "chunk_tokens": points[:, 2],
@@ -85,11 +85,8 @@ def domain_of(samples: Sequence[Sample]) -> Domain:
     )
 
 
-def _place_among_equals(values: NDArray[np.int64]) -> NDArray[np.int64]:
-    """0, 1, ... for the first, second, ... row of each value."""
-    rows = np.argsort(values, kind="stable")
-    ordered = values[rows]
-    starts = np.searchsorted(ordered, ordered)
-    place = np.empty(len(values), dtype=np.int64)
-    place[rows] = np.arange(len(values)) - starts
-    return place
+def _sessions(points: Points, split: Split, shares: Shares, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """(session, point id) of each row."""
+    if split == "time":
+        return by_time(len(points), shares)
+    return by_points(points, shares, seed) if split == "points" else by_replicates(points, shares)

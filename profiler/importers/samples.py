@@ -10,7 +10,7 @@ from ...tables.batch import Batch
 from ...tables.fingerprint import Fingerprint
 from ...tables.record import LeftOut
 
-Split = Literal["time", "points"]
+Split = Literal["time", "points", "replicates"]
 
 
 @dataclass(frozen=True, slots=True)

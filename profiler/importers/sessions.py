@@ -1,8 +1,11 @@
-"""One log into fit, calibrate and test: by time, or by points.
+"""One log into fit, calibrate and test: by time, by points, or by the replicates of each point.
 
 By time: the first rows fit, the next calibrate, the last test; the past answers for the future, and every row is
 a draw of its own. By points: all rows of one (n, k, c, u) go to one session, drawn at random within each scene,
-so that no session sees a batch that another was judged on.
+so that no session sees a batch that another was judged on. By replicates: of the rows of one (n, k, c, u), in the
+order of the log, the first fit, the next calibrate, the last test; three rows are one each. A batch with fewer fits
+alone. That is for a table of a few repeated batches, which has too few of them to leave some out, and it says nothing
+about the batches between them.
 """
 
 from __future__ import annotations
@@ -57,6 +60,28 @@ def by_points(points: Points, shares: Shares, seed: int) -> tuple[NDArray[np.int
         here = rng.permutation(np.flatnonzero(scenes == scene))
         session_of[here] = _cut(len(here), shares)
     return session_of[ids], ids.astype(np.int64)
+
+
+def by_replicates(points: Points, shares: Shares) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """(session, point id) of each row of `points` (rows, 4), which are in the order of time."""
+    _, ids, counts = np.unique(points, axis=0, return_inverse=True, return_counts=True)
+    ids = ids.ravel().astype(np.int64)
+    fit, calibrate = (-(-share * counts // 100) for share in np.cumsum(shares)[:2])
+    # A row for each session before the shares are looked at.
+    fit = np.where(counts < len(SESSIONS), counts, np.clip(fit, 1, counts - 2))
+    calibrate = np.where(counts < len(SESSIONS), counts, np.clip(calibrate, fit + 1, counts - 1))
+    place = place_among_equals(ids)
+    return (place >= fit[ids]).astype(np.int64) + (place >= calibrate[ids]), ids
+
+
+def place_among_equals(values: NDArray[np.int64]) -> NDArray[np.int64]:
+    """0, 1, ... for the first, second, ... row of each value."""
+    rows = np.argsort(values, kind="stable")
+    ordered = values[rows]
+    starts = np.searchsorted(ordered, ordered)
+    place = np.empty(len(values), dtype=np.int64)
+    place[rows] = np.arange(len(values)) - starts
+    return place
 
 
 def _cut(count: int, shares: Shares) -> NDArray[np.int64]:

@@ -4,6 +4,7 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from support.engine_log import COLUMNS, write_engine_log
 
@@ -45,6 +46,23 @@ def test_a_log_of_iterations_becomes_a_table_that_validates(log, split, tmp_path
     changed.save(tmp_path / "p.parquet")
     findings = validate_with_profile(tmp_path / "t.json", tmp_path / "p.parquet")[1]
     assert [finding.where for finding in findings] == ["$.profile_sha256", "$.certificate.law"]
+
+
+def test_a_table_of_replicates_certifies_its_own_batches(tmp_path):
+    """330 batches, four times each: too few to leave some out, enough to ask each once more."""
+    log, rng = write_engine_log(tmp_path / "log.csv"), np.random.default_rng(1)
+    head, *lines = log.read_text().splitlines()
+    known = dict(line.rsplit(",", 1) for line in lines)  # one time for each batch
+    again = list(known.items())[:330] * 4
+    log.write_text("\n".join([head, *(f"{batch},{float(ms) * rng.lognormal(0, 0.01)}" for batch, ms in again), ""]))
+    profile = ingest("table", log, COLUMNS, aggregation="iteration", split="replicates").profile
+    assert [profile.meta.sessions[s].rows for s in ("fit", "calibrate", "test")] == [660, 330, 330]
+    sha = profile.save(tmp_path / "p.parquet")
+    document = fit(profile, profile_sha256=sha).document
+    assert document.certificate.points == 330
+    assert "one later row for each (n, k, c, u); the same batches were fitted" in document.certificate.law
+    CostTable(document).save(tmp_path / "t.json")
+    assert validate_with_profile(tmp_path / "t.json", tmp_path / "p.parquet")[1] == []
 
 
 def test_rows_that_are_not_known_to_be_iterations_certify_nothing(log):

@@ -1,11 +1,11 @@
-"""How a log becomes three sessions: by time, or by points that no two sessions share."""
+"""How a log becomes three sessions: by time, by points that no two sessions share, or by the replicates of each."""
 
 import numpy as np
 import pytest
 
 from chunkfit.profiler.importers.rows import columns_of, domain_of
 from chunkfit.profiler.importers.samples import Sample
-from chunkfit.profiler.importers.sessions import by_points, parse_shares, parse_split
+from chunkfit.profiler.importers.sessions import by_points, by_replicates, parse_shares, parse_split
 from chunkfit.tables.errors import UsageError
 
 
@@ -56,6 +56,27 @@ def test_the_seed_decides_the_points_and_each_scene_has_its_share():
     assert [np.bincount(session, minlength=3).tolist() for session in few] == [[1, 0, 0], [2, 1, 0], [3, 1, 1]]
 
 
+def test_by_replicates_every_session_has_every_batch_and_the_past_fits(samples):
+    columns = columns_of(samples, "replicates", (60, 20, 20), 0)
+    ids = {s: set(columns["point_id"][columns["session"] == s].tolist()) for s in ("fit", "calibrate", "test")}
+    assert ids["fit"] == ids["calibrate"] == ids["test"]
+    assert len(ids["fit"]) == 100
+    assert columns["latency_ms"].tolist() == [i + 1.0 for i in range(300)]  # the repeats stand one after the other
+    assert columns["repeat"].tolist() == [0] * 100 + [1] * 100 + [2] * 100
+
+
+def test_replicates_are_shared_out_by_the_shares_and_one_each_at_least():
+    counts = [1, 2, 3, 4, 5, 20, 1]
+    points = np.repeat([(n, 8, 0, 0) for n in range(1, 8)], counts, axis=0)
+    shuffled = np.random.default_rng(0).permutation(len(points))
+    session, ids = by_replicates(points[shuffled], (60, 20, 20))
+    found = [np.bincount(session[ids == point], minlength=3).tolist() for point in range(7)]
+    assert found == [[1, 0, 0], [2, 0, 0], [1, 1, 1], [2, 1, 1], [3, 1, 1], [12, 4, 4], [1, 0, 0]]
+    assert all((np.diff(session[ids == point]) >= 0).all() for point in range(7))
+    heavy, _ = by_replicates(points, (1, 1, 98))
+    assert np.bincount(heavy[-21:-1]).tolist() == [1, 1, 18]
+
+
 def test_the_domain_is_what_the_log_holds():
     samples = [
         Sample.of_totals(64, 100, 0, 0, 1.0),
@@ -76,7 +97,8 @@ def test_shares_are_three_percentages(text):
         parse_shares(text)
 
 
-def test_splits_are_by_time_or_points():
+def test_splits_are_by_time_points_or_replicates():
     assert (parse_shares("50, 25,25"), parse_split("time")) == ((50, 25, 25), "time")
-    with pytest.raises(UsageError, match=r"--split 'rows': expected one of time, points"):
+    assert parse_split("replicates") == "replicates"
+    with pytest.raises(UsageError, match=r"--split 'rows': expected one of time, points, replicates"):
         parse_split("rows")
