@@ -12,7 +12,8 @@ All of that is of equal contexts and at most one chunk. `layout_factor` is what 
 the batch of its totals (n, k, c, u): the others wait 1e-4 ms for each token that the longest context is over
 the mean (and never longer than if all were as long), each chunk costs 0.4 ms, and its attention is its own.
 
-Points are arrays (m, 4) of n, k, c, u. Quantiles and coverages are over sessions as well as iterations.
+Points are arrays (m, 4) of n, k, c, u. Quantiles and coverages are over sessions as well as iterations, unless a
+session's factor is given.
 """
 
 from __future__ import annotations
@@ -81,23 +82,24 @@ def quantile_ms(points: Points, q: float) -> Floats:
     return node_ms(points) * _ratio_quantile(q)
 
 
-def coverage(points: Points, bound_ms: ArrayLike) -> Floats:
-    """P(T <= bound_ms), point by point."""
-    return ratio_cdf(np.asarray(bound_ms, dtype=np.float64) / node_ms(points))
+def coverage(points: Points, bound_ms: ArrayLike, session: float | None = None) -> Floats:
+    """P(T <= bound_ms), point by point; session: in the one with that `session_factor`."""
+    ratio = np.asarray(bound_ms, dtype=np.float64) / node_ms(points)
+    return ratio_cdf(ratio) if session is None else ratio_cdf(ratio / session, BODY_SD)
 
 
-def ratio_cdf(ratio: ArrayLike) -> Floats:
-    """P(T / node_ms <= ratio), the same at every point.
+def ratio_cdf(ratio: ArrayLike, spread_sd: float = _SPREAD_SD) -> Floats:
+    """P(T / node_ms <= ratio), the same at every point; spread_sd: of the log-normal part.
 
     98% are log-normal. For the others the chance that 1 + Exp stays under ratio exp(-sd z) is integrated
     over z by Gauss-Legendre up to where it becomes 0.
     """
     r = np.atleast_1d(np.asarray(ratio, dtype=np.float64))
-    top = np.clip(np.log(np.maximum(r, 1e-300)) / _SPREAD_SD, -_SPREAD_LIMIT, _SPREAD_LIMIT)
+    top = np.clip(np.log(np.maximum(r, 1e-300)) / spread_sd, -_SPREAD_LIMIT, _SPREAD_LIMIT)
     nodes, weights = _legendre()
     half = (top + _SPREAD_LIMIT)[:, None] / 2
     z = -_SPREAD_LIMIT + half * (nodes + 1)
-    room = np.maximum(r[:, None] * np.exp(-_SPREAD_SD * z) - 1, 0)
+    room = np.maximum(r[:, None] * np.exp(-spread_sd * z) - 1, 0)
     density = np.exp(-(z**2) / 2) / np.sqrt(2 * np.pi)
     tail = (half * weights * density * -np.expm1(-room / TAIL_MEAN)).sum(axis=1)
     return np.asarray((1 - TAIL_SHARE) * ndtr(top) + TAIL_SHARE * tail)

@@ -65,6 +65,16 @@ def test_ratio_cdf_matches_an_independent_integral():
         assert truth.ratio_cdf(ratio)[0] == pytest.approx(expected, abs=1e-8)
 
 
+def test_coverage_in_one_session_matches_simulation():
+    here = POINTS[:1]
+    times = truth.sample_ms(np.repeat(here, 200_000, axis=0), np.arange(200_000), 3, "calibrate")
+    factor = truth.session_factor(3, "calibrate")
+    for q in (0.5, 0.9, 0.99):
+        bound = truth.quantile_ms(here, q) * factor
+        assert truth.coverage(here, bound, factor)[0] == pytest.approx(np.mean(times <= bound), abs=0.003)
+    assert truth.coverage(here, truth.quantile_ms(here, 0.9), factor)[0] != pytest.approx(0.9, abs=0.003)
+
+
 def test_the_node_effect_is_frozen_and_normal():
     points = draw(SYNTHETIC_DOMAIN, 3000, (), 0).points
     effect = np.log(truth.node_ms(points) / truth.base_ms(points))
