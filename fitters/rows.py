@@ -18,18 +18,22 @@ REPEATS = 3  # rows a point, on average, that a limit of points leaves room for:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """points: (rows, 4) int64 n, k, c, u. latency_ms, point_id, flagged: (rows,)."""
+    """points: (rows, 4) int64 n, k, c, u. latency_ms, point_id, flagged: (rows,).
+
+    joined: first point id of each further session, where rows of several stand one after the other.
+    """
 
     points: Points
     latency_ms: NDArray[np.float64]
     point_id: NDArray[np.int64]
     flagged: NDArray[np.bool_]
+    joined: tuple[int, ...] = ()
 
     def __len__(self) -> int:
         return len(self.latency_ms)
 
     def where(self, mask: NDArray[np.bool_] | NDArray[np.int64]) -> Rows:
-        return Rows(self.points[mask], self.latency_ms[mask], self.point_id[mask], self.flagged[mask])
+        return Rows(self.points[mask], self.latency_ms[mask], self.point_id[mask], self.flagged[mask], self.joined)
 
     def scene(self, scene: Scene) -> Rows:
         return self.where(scene_of(self.points) == scene.value)
@@ -53,7 +57,7 @@ def rows_of(profile: Profile, session: str, role: str = "point") -> Rows:
             "run `chunkfit profile` to its end (or --resume it)"
         )
     columns = selected.columns
-    return Rows(selected.points(), columns["latency_ms"], columns["point_id"], columns["flagged"])
+    return Rows(selected.points(), columns["latency_ms"], columns["point_id"], columns["flagged"], profile.meta.joined)
 
 
 def held_out(profile: Profile, session: str, scenes: Container[Scene]) -> Rows:
@@ -81,7 +85,7 @@ def point_medians(rows: Rows) -> Rows:
     low = sorted_ms[starts + (counts - 1) // 2]
     high = sorted_ms[starts + counts // 2]
     flagged = np.bincount(inverse, weights=rows.flagged) > 0
-    return Rows(rows.points[first], (low + high) / 2, ids, flagged)
+    return Rows(rows.points[first], (low + high) / 2, ids, flagged, rows.joined)
 
 
 def at_most(rows: Rows, points: int) -> Rows:

@@ -1,7 +1,7 @@
 """Which estimator, and which shape of the noise: decided by blocked cross-validation in the fit session alone.
 
 Every candidate is fitted without a fold and asked about it (folds.py). The expected time is scored by pinball
-loss at 0.5 of the relative error against point medians, mean over point folds and value folds. A candidate
+loss at 0.5 of the relative error against point medians, mean over point, value and session folds. A candidate
 within TIE of the best and simpler than it wins: the registry's order is that of simplicity. Then the winner's
 scale is chosen (scale.py). What is scored is the estimator before node residuals and closure, which are the
 same for all: no table is built for a fold.
@@ -19,7 +19,7 @@ from ..tables.batch import Scene
 from ..tables.errors import ChunkfitError, FitError
 from ..tables.grid import Ladder, scene_of
 from .estimators.estimator import Estimator, Millis, SceneModel
-from .folds import point_folds, value_folds
+from .folds import point_folds, session_folds, value_folds
 from .metrics import pinball
 from .rows import Rows, at_most, point_medians
 from .scale import SCALES, scale_of
@@ -34,7 +34,8 @@ MOST_POINTS = 6000  # fit points that the comparison uses, drawn at random: more
 class Candidate:
     """Held-out losses of one estimator in percent; reason: why there are none.
 
-    expected: by kind of fold, `points` and `values`, pinball at 0.5. bound: by scale, pinball at 0.99.
+    expected: by kind of fold, `points`, `values` and, where there are several, `sessions`, pinball at 0.5. bound: by
+    scale, pinball at 0.99.
     """
 
     name: str
@@ -94,7 +95,8 @@ def scored(name: str, estimator: Estimator, rows: Rows, ladders: Mapping[Scene, 
     expected: dict[str, float] = {}
     kinds = SCALES if rows.point_count >= TAIL_POINTS else SCALES[:1]
     bound: dict[str, list[float]] = {kind: [] for kind in kinds}
-    for folds, held_out in {"points": point_folds(rows), "values": value_folds(rows)}.items():
+    kinds_of_folds = {"points": point_folds(rows), "values": value_folds(rows), "sessions": session_folds(rows)}
+    for folds, held_out in kinds_of_folds.items():
         losses = []
         for held in held_out:
             learn, asked = rows.where(~held), rows.where(held)

@@ -104,5 +104,6 @@ class ProfileMeta(BaseModel):
     tolerance: Annotated[float | None, Field(description="of the rounds, None: all points drawn beforehand")] = None
     rounds: tuple[RoundMeta, ...] = ()
     traffic: Annotated[Traffic | None, Field(description="None: scenes in equal shares")] = None
+    joined: Annotated[tuple[int, ...], Field(description="first point id of each further profile, of several")] = ()
     clipped_fraction: Annotated[float, Field(ge=0, le=1, description="draws that the domain refused")]
     imported: Annotated[ImportedFrom | None, Field(description="None: measured by chunkfit")] = None

@@ -106,6 +106,7 @@ def concat(profiles: Sequence[Profile]) -> Profile:
                 "join the logs and ingest them as one"
             )
     parts: list[Columns] = []
+    joined: list[int] = []
     id_shift = order_shift = 0
     for profile in profiles:
         pair = f"{first.source} and {profile.source}"
@@ -116,6 +117,7 @@ def concat(profiles: Sequence[Profile]) -> Profile:
                 raise UsageError(f"{pair}: {name} is {here} and {there}; expected one and the same")
         ids, order = profile.columns["point_id"], profile.columns["order"]
         parts.append({**profile.columns, "point_id": ids + id_shift, "order": order + order_shift})
+        joined += [id_shift, *(id_shift + first_id for first_id in profile.meta.joined)]
         id_shift += int(ids.max(initial=-1)) + 1
         order_shift += int(order.max(initial=-1)) + 1
     columns = {name: np.concatenate([part[name] for part in parts]) for name in COLUMNS}
@@ -125,6 +127,7 @@ def concat(profiles: Sequence[Profile]) -> Profile:
             "sessions": _joined_sessions(profiles, columns),
             "skipped": tuple(point for profile in profiles for point in profile.meta.skipped),
             "rounds": tuple(one for profile in profiles for one in profile.meta.rounds),
+            "joined": tuple(joined[1:]),
             "plan_sha256": shas[0] if len(set(shas)) == 1 else hashlib.sha256("".join(shas).encode()).hexdigest(),
         }
     )

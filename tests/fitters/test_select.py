@@ -1,17 +1,20 @@
 """Folds are whole points and whole bands; the best held-out model wins, ties go to the simpler, failures are listed."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from chunkfit.fitters.estimators.estimator import Lift, SceneModel
 from chunkfit.fitters.estimators.registry import ESTIMATORS, estimators
 from chunkfit.fitters.fit import fit
-from chunkfit.fitters.folds import point_folds, value_folds
+from chunkfit.fitters.folds import SESSION_FOLDS, point_folds, session_folds, value_folds
 from chunkfit.fitters.knots import ladder_for
 from chunkfit.fitters.rows import Rows, rows_of
 from chunkfit.fitters.select import select
 from chunkfit.profiler.devices import truth
 from chunkfit.profiler.domains import SYNTHETIC_DOMAIN
+from chunkfit.profiler.profile import concat
 from chunkfit.profiler.synthetic_profile import synthetic_profile
 from chunkfit.tables.batch import SCENES
 from chunkfit.tables.errors import FitError, UsageError
@@ -63,6 +66,48 @@ def test_a_band_of_values_is_held_out_whole(rows):
         assert not left & set(chunk[~fold].tolist())
     grid = Rows(np.array([[0, 0, c, 0] for c in (8, 64, 512)] * 4), np.ones(12), np.arange(12), np.zeros(12, bool))
     assert [set(grid.points[fold, 2].tolist()) for fold in value_folds(grid)] == [{8}, {64}, {512}]
+
+
+def test_whole_sessions_are_held_out_of_joined_profiles(rows):
+    assert session_folds(rows) == []
+    joined = replace(rows, joined=(75, 150))  # as if the points came from three sessions
+    held = np.stack(session_folds(joined))
+    assert held.shape[0] == 3
+    assert (held.sum(axis=0) == 1).all()
+    assert [set((joined.point_id[fold] // 75).clip(max=2).tolist()) for fold in held] == [{0}, {1}, {2}]
+    many = replace(rows, joined=tuple(range(30, 300, 30)))
+    assert len(session_folds(many)) == SESSION_FOLDS
+    few = joined.where(joined.point_id < 75)
+    assert session_folds(few) == []
+
+
+def test_an_estimator_that_knows_its_sessions_alone_loses_by_them(rows):
+    """It tells a session by its points: near the truth within, 30% off in one that it never saw."""
+
+    class Remembers:
+        def __init__(self, seen):
+            self.seen = np.unique(seen.point_id // 75)
+
+        def total_ms(self, points):
+            known = {tuple(p): i for p, i in zip(rows.points.tolist(), rows.point_id.tolist(), strict=True)}
+            seen = np.isin([known[tuple(point)] // 75 for point in points.tolist()], self.seen)
+            return truth.base_ms(points) * np.where(seen, 1.0, 1.3)
+
+    def remembers(seen, ladders):
+        return {scene: SceneModel(Remembers(seen), Lift(0.0, 1.05), {}) for scene in ladders}
+
+    competing = {"remembers": remembers, "general": off_by(1.06)}
+    assert select(competing, rows, LADDERS).winner.name == "remembers"
+    made = select(competing, replace(rows, joined=(75, 150, 225)), LADDERS)
+    assert made.winner.name == "general"
+    assert list(made.candidates[0].expected) == ["points", "values", "sessions"]
+    assert made.candidates[0].expected["sessions"] > 10
+
+
+def test_rows_of_two_profiles_are_scored_by_sessions_too():
+    profiles = [synthetic_profile(seed, fit_points=90, calibrate_points=3, test_points=3) for seed in (1, 2)]
+    made = select(estimators("linear"), rows_of(concat(profiles), "fit"), LADDERS)
+    assert list(made.winner.document()["pinball_50_percent"]) == ["points", "values", "sessions"]
 
 
 def test_the_smallest_loss_wins_and_every_candidate_is_listed(rows):

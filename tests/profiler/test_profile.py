@@ -157,6 +157,13 @@ def test_concat_joins_profiles_of_one_device(profile):
     assert fit.sentinel.n == 2 * profile.meta.sessions["fit"].sentinel.n
     ids = {tuple(row) for row in np.column_stack([both.columns["point_id"], both.points()]).tolist()}
     assert len(ids) == len({i for i, *_ in ids})  # no id stands for two points
+    (first,) = both.meta.joined
+    assert first == profile.columns["point_id"].max() + 1
+    assert int((both.columns["point_id"] >= first).sum()) == len(other)
+    assert concat([profile]).meta.joined == ()
+    nested = concat([other, both])
+    assert nested.meta.joined == concat([other, profile, other]).meta.joined
+    assert len(nested.meta.joined) == 2
 
 
 def test_concat_refuses_another_device_naming_both(profile):
