@@ -141,8 +141,8 @@ def candidates(evidence: Evidence) -> Section:
         body += figure(
             svg,
             f"n = {fitter.options['fit_points']:,} points, {fitter.options['fit_rows']:,} rows of the fit session. "
-            "Left out in turn: whole points, ranges of values and, of joined profiles, sessions. No test row had a say. "
-            "Ties: the simpler.",
+            "Left out in turn: whole points, ranges of values and, of joined profiles, sessions. No test row "
+            "had a say. Ties: the simpler.",
         )
     names = {"pinball_50_percent": "E", "pinball_99_percent": "bound"}
     kinds = list(dict.fromkeys((key, kind) for c in selection["candidates"] for key in names for kind in c[key]))
