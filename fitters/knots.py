@@ -82,7 +82,11 @@ def _with_bridges(known: NDArray[np.int64], usual: Sequence[int], ratio: float) 
 
 
 def ladder_for(domain: Domain, scene: Scene, step_totals: Sequence[int]) -> Ladder:
-    """Knots at every total of the scene that is not 8% past the one before, and on both sides of each step."""
+    """Knots at every total of the scene that is not 8% past the one before, and on both sides of each step.
+
+    None other is near a step: between a side and a knot one token away there are hardly any points, and a fit puts
+    the rise there as well as into the step.
+    """
     last = {
         Scene.DECODE: domain.max_decodes,
         Scene.PREFILL: min(domain.max_chunk_tokens, domain.max_batch_tokens),
@@ -90,4 +94,10 @@ def ladder_for(domain: Domain, scene: Scene, step_totals: Sequence[int]) -> Ladd
     }[scene]
     first = 2 if scene is Scene.MIXED and last > 1 else 1
     sides = {side for step in step_totals for side in (step - 1, step) if first < side < last}
-    return Ladder(tuple(sorted({*log_knots(first, last, LADDER_RATIO), *sides})))
+    apart = LADDER_RATIO**0.5
+    spaced = {
+        knot
+        for knot in log_knots(first, last, LADDER_RATIO)
+        if knot in (first, last) or not any(knot / apart < side < knot * apart for side in sides)
+    }
+    return Ladder(tuple(sorted(spaced | sides)))

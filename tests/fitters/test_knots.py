@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-from chunkfit.fitters.knots import axes_for, lies_on_grid
+from chunkfit.fitters.knots import LADDER_RATIO, axes_for, ladder_for, lies_on_grid
 from chunkfit.profiler.domains import SYNTHETIC_DOMAIN
 from chunkfit.profiler.law import draw
+from chunkfit.tables.batch import SCENES
 
 DECODES, CONTEXTS, CHUNKS = (1, 3, 9, 100), (100, 8000), (0, 48, 96, 300)
 GRID = np.array([(n, k, c, 0) for n in DECODES for k in CONTEXTS for c in CHUNKS])
@@ -35,3 +36,16 @@ def test_only_wide_gaps_are_bridged():
     assert between, "from 9 to 100 a table of scattered points would have three knots"
     assert not [knot for knot in axes.decodes if 1 < knot < 3 or 3 < knot < 9]
     assert not [knot for knot in axes.chunk_tokens if 48 < knot < 96]
+
+
+@pytest.mark.parametrize("scene", SCENES)
+def test_the_sides_of_a_step_stand_alone_in_the_ladder(scene):
+    """A knot of the usual spacing a token away would take the rise: of 257 that was 255 to 256."""
+    steps = (9, 129, 257, 513)
+    totals = ladder_for(SYNTHETIC_DOMAIN, scene, steps).batch_tokens
+    last = totals[-1]
+    for step in (step for step in steps if step < last):
+        near = [total for total in totals if step / 1.03 < total < step * 1.03]
+        assert near == [total for total in (step - 1, step) if step / 1.03 < total], step
+    gaps = np.diff(totals) / np.asarray(totals[:-1])
+    assert all(gap <= LADDER_RATIO**1.5 - 1 or low < 16 for gap, low in zip(gaps, totals[:-1], strict=True))
