@@ -31,6 +31,12 @@ def sloweave(points):
     return 0.35 + np.where(n > 0, 0.9 + 0.055 * n + 2e-5 * n * k, 0) + np.where(c > 0, 0.4 + 0.006 * c + 1e-5 * u, 0)
 
 
+def stairs(points):
+    """Constant but for five steps, each in what one tree can ask for."""
+    n, k, c, u = points.T.astype(float)
+    return 10.0 + 2 * (n > 8) + 3 * (n * k > 20_000) + 4 * (n + c >= 129) + 6 * (c >= 600) + 3 * (u > 2000)
+
+
 def seven_features(points):
     return 5.0 + features(points) @ SEVEN
 
@@ -68,7 +74,7 @@ CLASSES = {
     "quantile": (seven_features, 0.004, 0.01),
     "scene_experts": (truth.base_ms, 0.005, 0.012),
     "isotonic": (truth.base_ms, 0.006, 0.015),
-    "boosted": (truth.base_ms, 0.02, 0.08),
+    "boosted": (stairs, 0.004, 0.02),
     "hybrid": (truth.base_ms, 0.005, 0.012),
 }
 
@@ -94,8 +100,11 @@ def test_rare_stalls_do_not_move_the_median(name):
     moved = np.abs(after / before - 1)
     print(f"{name}: median {100 * np.median(moved):.3f}%, P90 {100 * np.quantile(moved, 0.9):.3f}%")
     assert np.median(moved) < 0.01
-    if name != "boosted":  # whose trees are cut elsewhere
+    if name != "boosted":
         assert moved.max() < 0.01
+    else:  # trees are cut elsewhere for a few rows less: a stall moves them as far as its absence does, no farther
+        gone = np.abs(predicted(ESTIMATORS[name](calm.where(~stalled), LADDERS), asked) / before - 1)
+        assert np.quantile(moved, 0.99) < 2 * np.quantile(gone, 0.99) + 0.001
 
 
 @pytest.mark.parametrize("name", ["linear", "quantile", "scene_experts", "isotonic", "boosted"])

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from support.operators import LAYERS, engine_ms, operator_results
 
 from chunkfit.fitters.estimators.estimator import SplitCurve
 from chunkfit.fitters.estimators.registry import estimators
@@ -14,73 +15,13 @@ from chunkfit.fitters.rows import Rows
 from chunkfit.profiler.devices.synthetic import FINGERPRINT
 from chunkfit.profiler.domains import SYNTHETIC_DOMAIN
 from chunkfit.profiler.law import draw
-from chunkfit.profiler.microbench.results import CeilingsV1, MicrobenchV1, OperatorRowV1
 from chunkfit.profiler.synthetic_profile import synthetic_profile
 from chunkfit.tables.batch import SCENES
 from chunkfit.tables.errors import FingerprintMismatchError, FitError
 from chunkfit.tables.grid import scene_of
 
 LADDERS = {scene: ladder_for(SYNTHETIC_DOMAIN, scene, ()) for scene in SCENES}
-LAYERS = 16
 FRESH = draw(SYNTHETIC_DOMAIN, 600, (), 77).points
-
-
-def layer_ms(tokens):
-    return 0.02 + np.maximum(0.4, 0.0025 * tokens)
-
-
-def decode_ms(n, k):
-    return 0.004 + 3e-6 * n * k
-
-
-def chunk_ms(c, u):
-    return 0.006 + 2e-7 * c * (u + c / 2)
-
-
-def row(name, p50, sizes, bytes_moved=0, flops=0):
-    return OperatorRowV1(
-        family=name,
-        name=name,
-        sizes=sizes,
-        bytes_moved=bytes_moved,
-        flops=flops,
-        p50_ms=float(p50),
-        p99_ms=None,
-        n=50,
-        warm_p50_ms=float(p50),
-        bytes_per_s=1.0,
-        flops_per_s=1.0,
-        ceiling="bandwidth",
-        fraction=0.5,
-    )
-
-
-def results(without=()):
-    rows = [
-        row("token_parallel", layer_ms(t), {"tokens": t}, 400_000 + 100 * t, 1000 * t)
-        for t in (1, 4, 16, 64, 128, 160, 192, 256, 512, 1024, 2176)
-    ]
-    rows += [
-        row("decode_attention", decode_ms(n, k), {"decodes": n, "context_tokens": k})
-        for n in (1, 16, 128)
-        for k in (64, 1024)
-    ]
-    rows += [
-        row("chunk_attention", chunk_ms(c, u), {"chunk_tokens": c, "prefix_tokens": u})
-        for c in (64, 512, 2048)
-        for u in (0, 4096)
-    ]
-    return MicrobenchV1.model_construct(
-        fingerprint=FINGERPRINT,
-        ceilings=CeilingsV1(copy_bytes_per_s=1e9, flops_per_s=1e9),
-        rows=[found for found in rows if found.name not in without],
-    )
-
-
-def engine_ms(points):
-    n, k, c, u = points.T.astype(float)
-    attention = np.where(n > 0, decode_ms(n, k), 0) + np.where(c > 0, chunk_ms(c, u), 0)
-    return 0.7 + LAYERS * (layer_ms(n + c) + attention)
 
 
 def rows_with(points, noise=0.01):
@@ -98,7 +39,7 @@ def predicted(models):
 
 
 def test_an_engine_that_is_the_sum_of_its_operators_is_recovered():
-    models = roofline(results())(rows_with(draw(SYNTHETIC_DOMAIN, 600, (), 1).points), LADDERS)
+    models = roofline(operator_results())(rows_with(draw(SYNTHETIC_DOMAIN, 600, (), 1).points), LADDERS)
     error = np.abs(predicted(models) / engine_ms(FRESH) - 1)
     assert np.quantile(error, 0.9) < 0.01
     found = models[SCENES[2]].coefficients
@@ -109,13 +50,13 @@ def test_an_engine_that_is_the_sum_of_its_operators_is_recovered():
 def test_rare_stalls_do_not_move_it():
     rows = rows_with(draw(SYNTHETIC_DOMAIN, 600, (), 1).points)
     wild = replace(rows, latency_ms=rows.latency_ms * np.where(np.arange(600) % 200 == 7, 30.0, 1.0))
-    before, after = (predicted(roofline(results())(r, LADDERS)) for r in (rows, wild))
+    before, after = (predicted(roofline(operator_results())(r, LADDERS)) for r in (rows, wild))
     assert np.abs(after / before - 1).max() < 0.01
 
 
 @pytest.mark.parametrize("scene", SCENES)
 def test_it_never_falls_and_is_made_of_ladder_and_base(scene):
-    model = roofline(results())(rows_with(draw(SYNTHETIC_DOMAIN, 300, (), 1).points), LADDERS)[scene]
+    model = roofline(operator_results())(rows_with(draw(SYNTHETIC_DOMAIN, 300, (), 1).points), LADDERS)[scene]
     assert isinstance(model.expected, SplitCurve)
     points = FRESH[scene_of(FRESH) == scene.value]
     parts = model.expected.ladder_ms(points[:, 0] + points[:, 2]) + model.expected.base_ms(points)
@@ -127,14 +68,14 @@ def test_it_never_falls_and_is_made_of_ladder_and_base(scene):
 
 
 def test_the_ceiling_is_the_longer_of_bandwidth_and_rate():
-    found = operators_of(results())
+    found = operators_of(operator_results())
     assert found.ceiling_ms[0] == pytest.approx(1e3 * (400_000 + 100) / 1e9)
     assert found.ceiling_ms[-1] == pytest.approx(1e3 * 1000 * 2176 / 1e9)
 
 
 @pytest.mark.parametrize("name", ["token_parallel", "decode_attention", "chunk_attention"])
 def test_a_missing_operator_is_named(name):
-    fitter = estimators("roofline", results(without=(name,)))["roofline"]
+    fitter = estimators("roofline", operator_results(without=(name,)))["roofline"]
     with pytest.raises(FitError, match=f"0 sizes of {name}; expected at least [12]: run `chunkfit microbench`"):
         fitter(rows_with(FRESH), LADDERS)
 
@@ -145,7 +86,9 @@ def test_without_microbenchmarks_it_says_what_it_needs():
 
 
 def test_microbenchmarks_of_another_device_are_refused():
-    other = results().model_copy(update={"fingerprint": FINGERPRINT.model_copy(update={"device_name": "another"})})
+    other = operator_results().model_copy(
+        update={"fingerprint": FINGERPRINT.model_copy(update={"device_name": "another"})}
+    )
     profile = synthetic_profile(0, fit_points=60, calibrate_points=30, test_points=30)
     with pytest.raises(FingerprintMismatchError, match=r"profile and microbenchmarks: .*device_name"):
         fit(profile, fitter="roofline", operators=other)
