@@ -25,6 +25,7 @@ from chunkfit.fitters.build import Built, build_chosen
 from chunkfit.fitters.estimators.registry import ESTIMATORS
 from chunkfit.fitters.fit import fit
 from chunkfit.fitters.margin import NoiseMargin, noise_margins, order_statistic, session_drift
+from chunkfit.fitters.metrics import counts
 from chunkfit.fitters.rows import Rows, held_out, rows_of
 from chunkfit.profiler.devices import truth
 from chunkfit.profiler.domains import SYNTHETIC_DOMAIN, default_step_totals
@@ -69,9 +70,13 @@ def rows(points: np.ndarray, repeats: int, seed: int, session: str) -> Rows:
     return Rows(points[ids], truth.sample_ms(points[ids], visits, seed, session), ids, np.zeros(len(ids), dtype=bool))
 
 
+def law_points(count: int, seed: int) -> np.ndarray:
+    return draw(SYNTHETIC_DOMAIN, count, STEPS, np.random.SeedSequence((count, seed))).points
+
+
 def sessions(points: int) -> Iterator[Session]:
     for seed in range(1, SESSIONS + 1):
-        drawn = draw(SYNTHETIC_DOMAIN, points, STEPS, np.random.SeedSequence((points, seed))).points
+        drawn = law_points(points, seed)
         yield Session(seed, rows(drawn, 1, seed, "calibrate"), rows(drawn[:ANCHORS], ANCHOR_REPEATS, seed, "fit"))
 
 
@@ -149,16 +154,21 @@ def test_shipped_tables_are_at_least_as_good_as_the_law():
     table = built()
     expected, unit = table.unbounded().read(ASKED)
     k = order_statistic(points, COVERAGE, CONFIDENCE)
-    raw, shipped, elsewhere = [], [], []
+    raw, shipped, elsewhere, told = [], [], [], []
     for session in sessions(points):
         (margin,) = margins_of(table, session.calibrate)
         drift = session_drift(session.anchors, session.calibrate)
         assert drift.factor is not None
         multipliers = dict.fromkeys(margin.scenes, margin.multiplier)
-        bound = table.closed(table.unclosed(multipliers, drift.factor)).read(ASKED)[1]
+        arrays = table.closed(table.unclosed(multipliers, drift.factor))
+        bound = arrays.read(ASKED)[1]
         raw.append(session.coverage(expected + margin.multiplier * unit).mean())
         shipped.append(session.coverage(bound).mean())
         elsewhere.append(truth.coverage(ASKED, bound).mean())
+        test = rows(law_points(points, SESSIONS + session.seed), 1, session.seed, "test")
+        count = counts(test, arrays.read(test.points)[1])
+        there = truth.coverage(ASKED, bound, truth.session_factor(session.seed, "test")).mean()
+        told.append(count.low <= there <= count.high)
     check_the_law(np.asarray(raw), points, k, "before closure")
     assert (np.asarray(shipped) >= np.asarray(raw)).all()
     law = beta(k, points + 1 - k)
@@ -166,6 +176,8 @@ def test_shipped_tables_are_at_least_as_good_as_the_law():
         good, least = int((found >= COVERAGE).sum()), float(found.min())
         print(f"shipped, {where}: {good} of {SESSIONS} cover {COVERAGE}, mean {found.mean():.5f}, least {least:.5f}")
         assert binom.cdf(good, SESSIONS, law.sf(COVERAGE)) > 0.005, where
+    print(f"the test session's interval holds its true coverage in {sum(told)} of {SESSIONS}")
+    assert binom.cdf(sum(told), SESSIONS, 0.95) > 0.005
     # Not one part of the distribution lies below the law's, as far as 300 sessions show.
     assert kstest(shipped, law.cdf, alternative="greater").pvalue > 0.005
 
