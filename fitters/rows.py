@@ -89,7 +89,7 @@ def point_medians(rows: Rows) -> Rows:
 
 
 def at_most(rows: Rows, points: int) -> Rows:
-    """Rows of `points` points drawn at random, and REPEATS rows a point of those, the same ones each time.
+    """Rows of `points` points drawn at random, at most REPEATS for each on average, the same ones each time.
 
     All rows where there are no more.
     """
