@@ -24,7 +24,7 @@ from .certify import certificate, law_of, tested
 from .factors import PairFactor, pair_factor
 from .gap import majorant_gap
 from .margin import Drift, NoiseMargin, centred, noise_margins, require_points, session_drift
-from .rows import Rows, held_out, rows_of
+from .rows import Rows, held_out, rows_of, shared_rows
 from .select import Selection
 from .steps import FoundStep
 
@@ -59,7 +59,7 @@ def fit(
     fit_rows = _usable(rows_of(profile, "fit"))
     calibrate, test = (held_out(profile, session, fit_rows.scenes()) for session in ("calibrate", "test"))
     require_points(len(calibrate), coverage, confidence)
-    drift = session_drift(rows_of(profile, "fit", role="anchor"), calibrate)
+    drift = session_drift(shared_rows(profile), calibrate)
     fit_rows = centred(fit_rows, drift)
 
     built, selection, found = build(fit_rows, profile.meta.domain, profile.meta.step_totals, fitter, operators)

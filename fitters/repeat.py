@@ -23,7 +23,7 @@ from .build import build_chosen
 from .estimators.registry import ESTIMATORS
 from .gap import closed_over_unclosed
 from .margin import centred, session_drift
-from .rows import held_out, rows_of
+from .rows import held_out, rows_of, shared_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ def repeated(table: TableV1, profile: Profile) -> Repeat:
             "scale and steps, and a noise margin for each scene: fit the table with this version"
         )
     stored = from_document(table, "table")
-    drift = session_drift(rows_of(profile, "fit", role="anchor"), held_out(profile, "calibrate", stored.ladders))
+    drift = session_drift(shared_rows(profile), held_out(profile, "calibrate", stored.ladders))
     rows = rows_of(profile, "fit")
     rows = centred(rows.where(np.isin(scene_of(rows.points), [scene.value for scene in table.scenes])), drift)
     built = build_chosen(rows, table.domain, tuple(steps), ESTIMATORS[name], scale)

@@ -60,6 +60,12 @@ def rows_of(profile: Profile, session: str, role: str = "point") -> Rows:
     return Rows(selected.points(), columns["latency_ms"], columns["point_id"], columns["flagged"], profile.meta.joined)
 
 
+def shared_rows(profile: Profile) -> Rows:
+    """Fit session's rows of points that the calibrate session has too: a plan's anchors, all of a log by replicates."""
+    imported = profile.meta.imported
+    return rows_of(profile, "fit", role="point" if imported and imported.split == "replicates" else "anchor")
+
+
 def held_out(profile: Profile, session: str, scenes: Container[Scene]) -> Rows:
     """One row per point of the calibrate or test session, of the fitted scenes.
 

@@ -60,6 +60,8 @@ def test_a_table_of_replicates_certifies_its_own_batches(tmp_path):
     sha = profile.save(tmp_path / "p.parquet")
     document = fit(profile, profile_sha256=sha).document
     assert document.certificate.points == 330
+    assert document.factors.session_drift == pytest.approx(1, abs=0.003)
+    assert "over 330 shared points" in next(p.detail for p in document.margin if p.name == "session_drift")
     assert "one later row for each (n, k, c, u); the same batches were fitted" in document.certificate.law
     CostTable(document).save(tmp_path / "t.json")
     assert validate_with_profile(tmp_path / "t.json", tmp_path / "p.parquet")[1] == []
