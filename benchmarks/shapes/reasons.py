@@ -6,6 +6,7 @@ OWN_DEVICE = (
     "the device is a formula, the policies know it exactly, TTFT targets are at least 500 ms, and B, alpha and rho, "
     "which the paper does not print, are ours."
 )
+UNKNOWN = "not explained."
 WHY_FAILED = {
     "by nearest rank": (
         "full computes prompts of some 7,000 tokens and more in one iteration of over 50 ms. By nearest rank the P99 "
@@ -48,4 +49,4 @@ def why_differs(title: str) -> str:
 
 def reason(reasons: dict[str, str], title: str) -> str:
     """The first whose words the title holds."""
-    return next((text for words, text in reasons.items() if words in title), "not explained.")
+    return next((text for words, text in reasons.items() if words in title), UNKNOWN)
