@@ -37,6 +37,8 @@ SLOWEAVE_RATIOS = {
 }
 
 # SlidingServe, Figures 4 and 6, Table 4: Qwen2.5-7B on two RTX 3090.
+SLIDING_OVER_EDF = (1.25, 2.11)  # capacity at 99% good, least and most of its workloads and two models
+SLIDING_OVER_QOSERVE = (1.097, 1.30)
 SLIDING_CAPACITY = {
     "sarathi-edf": 1.50,
     "SC": 1.75,

@@ -61,7 +61,7 @@ def alone_ms(requests: Requests, cost: Cost) -> NDArray[np.float64]:
     return np.array([bound_ticks(cost, 0, 0, 0, prompt - cached, cached, 1) for prompt, cached in pairs]) / TICKS_PER_MS
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=32)
 def _whole(spec: str, cost: str, seed: int) -> Requests:
     return workload(spec, seed, lambda requests: alone_ms(requests, COSTS[cost])).requests
 

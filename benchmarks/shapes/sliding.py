@@ -14,7 +14,7 @@ from report import Row
 
 from chunkfit.scheduler.capacity import Capacity, capacity
 
-from .paper import SLIDING_CAPACITY, SLIDING_OVERLOAD, SLIDING_WAVE
+from .paper import SLIDING_CAPACITY, SLIDING_OVER_EDF, SLIDING_OVER_QOSERVE, SLIDING_OVERLOAD, SLIDING_WAVE
 from .play import Job, Setting, play
 from .verdicts import Beside, Ratio, figure, gate, ratio_row
 
@@ -96,7 +96,7 @@ def evaluation(spread: Map, seeds: Sequence[int], requests: int) -> tuple[list[R
             rows.append(figure(f"{name}, {policy}: late at {OVERLOAD * edf:.3g}/s", late[name, policy], "%"))
         if name in GATED:
             gates += list(falling(name, {policy: late[name, policy] for policy in (EDF, *PARTS.values())}))
-    beside = list(printed_beside(specs["mixed-v1"], found, late, len(seeds)))
+    beside = [*over_others(specs, found, len(seeds)), *printed_beside(specs["mixed-v1"], found, late, len(seeds))]
     waves, wave_rows = square_waves(spread, seeds, found[specs["mixed-v1"], EDF].rate)
     return rows + wave_rows, beside + waves, gates
 
@@ -108,6 +108,16 @@ def falling(name: str, late: dict[str, list[float]]) -> Iterator[Row]:
     least = Ratio(float(-np.diff(means).max()), float(-steps.max()), float(-steps.min()), steps.shape[1])
     row = gate(f"{name}, overload: the least fall of late requests with a part added (percentage points)", least, 1e-9)
     yield Row(row.name.replace(", at least 1e-09", ", above 0"), row.value, "%", row.n, row.lo, row.hi)
+
+
+def over_others(specs: dict[str, str], found: dict[tuple[str, str], Capacity], seeds: int) -> Iterator[Beside]:
+    """Its Figure 4: the least and the most that its capacity is over each other's, on five workloads."""
+    for theirs, published in {EDF: SLIDING_OVER_EDF, QOSERVE: SLIDING_OVER_QOSERVE}.items():
+        ratios = {name: bracket(found[spec, SLIDING], found[spec, theirs], seeds) for name, spec in specs.items()}
+        ordered = sorted(ratios, key=lambda name: ratios[name].value)
+        for word, value, name in zip(("least", "most"), published, (ordered[0], ordered[-1]), strict=True):
+            title = f"{word} of five workloads ({name}), {SLIDING} over {theirs}: capacity"
+            yield Beside(title, value, "x", 0, ratio_row(title, ratios[name]))
 
 
 def printed_beside(

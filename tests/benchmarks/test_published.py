@@ -118,6 +118,21 @@ def test_two_capacities_leave_open_what_their_bisections_do():
     assert np.isnan(sliding.bracket(ours, none, 10).value)
 
 
+def test_the_least_and_the_most_of_the_workloads():
+    rates = {sliding.SLIDING: (2.0, 6.0, 4.0), sliding.EDF: (1.0, 2.0, 4.0), sliding.QOSERVE: (2.0, 5.0, 8.0)}
+    specs = {name: name for name in ("a", "b", "c")}
+    found = {
+        (spec, policy): Capacity(0.99, rate, 1.01 * rate, (), True)
+        for policy, of in rates.items()
+        for spec, rate in zip(specs, of, strict=True)
+    }
+    beside = list(sliding.over_others(specs, found, 10))
+    assert [each.measured.value for each in beside] == [1.0, 3.0, 0.5, 1.2]
+    assert [each.published for each in beside] == [1.25, 2.11, 1.097, 1.30]
+    assert "(b)" in beside[1].what
+    assert all(why_differs(each.what) != UNKNOWN for each in beside)
+
+
 def test_each_part_has_to_lower_what_is_late():
     falling = {"none": [50.0, 60.0], "one": [45.0, 61.0], "two": [10.0, 10.0]}
     (row,) = sliding.falling("this", falling)
