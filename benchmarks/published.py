@@ -78,11 +78,11 @@ class Bench:
             rows.append(gate)
             if gate.name.startswith(FAIL):
                 rows.append(why(gate.name.removeprefix(f"{FAIL}: "), why_failed(gate.name)))
-        held = sum(gate.name.startswith(PASS) for gate in gates)
-        self.keep(f"what is to hold, {len(self.size.seeds)} seeds: {held} of {len(gates)}", rows)
+        held, failed = (sum(gate.name.startswith(verdict) for gate in gates) for verdict in (PASS, FAIL))
+        self.keep(f"what is to hold, {len(self.size.seeds)} seeds: {held} of {held + failed}", rows)
 
     def compare(self, title: str, found: Sequence[Beside]) -> None:
-        """Published beside measured; where they differ by more than a tenth, why."""
+        """Published beside measured; where they differ by more than a twentieth, why."""
         table = Table("what", "published", "measured", "low", "high", "unit", title=title)
         reasons: dict[str, list[str]] = {}
         for each in found:
@@ -96,7 +96,7 @@ class Bench:
                 reasons.setdefault(reason, []).append(each.what)
         self.console.print(table)
         for reason, of in reasons.items():
-            self.console.print(f"differ by more than a tenth: {'; '.join(of)}\n  {reason}", highlight=False)
+            self.console.print(f"differ by more than a twentieth: {'; '.join(of)}\n  {reason}", highlight=False)
 
 
 def of_sloweave(bench: Bench) -> None:

@@ -16,7 +16,9 @@ WHY_FAILED = {
     ),
     "best of fine grid": (
         "a token budget gives prefills what the decodes leave of it, so it shrinks as the adaptive chunk does, and the "
-        "best one is chosen on these very seeds. Over the best chunk of one size the ratio stands among the figures."
+        "best one is chosen on these very seeds. On an affine cost its shorter iterations only pay the fixed part more "
+        "often, so it computes nearly as many prompt tokens a ms. Over the best chunk of one size the ratio stands "
+        "among the figures."
     ),
 }
 WHY_DIFFERS = {

@@ -94,7 +94,7 @@ def by_formula(case: Case) -> dict[str, float]:
 @lru_cache(maxsize=1)
 def true_device() -> tuple[Cost, tuple[float, ...]]:
     """Median of a table of its own profile, and the ratios that its test session recorded."""
-    profile = synthetic_profile(1000)
+    profile = synthetic_profile(1000, fit_points=500)
     table = chunkfit.fit(profile)
     test = profile.select(session="test")
     ratios = test.columns["latency_ms"] / table.read(test.points())[0]

@@ -64,8 +64,9 @@ class Beside:
     measured: Row
 
     def differs(self) -> bool:
-        """By more than a tenth of what is published."""
-        return self.measured.value is None or abs(self.measured.value - self.published) > 0.1 * self.published
+        """By more than a twentieth of what is published, and than half of the last digit that is printed."""
+        most = max(0.05 * self.published, 0.05)
+        return self.measured.value is None or abs(self.measured.value - self.published) > most
 
     def rows(self) -> Iterator[Row]:
         yield Row(f"published: {self.what}", self.published, self.unit, self.n)

@@ -183,10 +183,10 @@ def test_reasons_are_found_by_title(mixed):
     assert why_differs("something else") == UNKNOWN
 
 
-def test_a_published_figure_differs_by_more_than_a_tenth():
+def test_a_published_figure_differs_by_more_than_a_twentieth():
     row = ratio_row("", Ratio(1.11, 1.0, 1.2, 10))
     assert Beside("", 1.0, "x", 5, row).differs()
-    assert not Beside("", 1.05, "x", 5, row).differs()
+    assert not Beside("", 1.07, "x", 5, row).differs()
 
 
 def test_the_99_percent_bound_of_a_noisy_table_covers_99_percent():
