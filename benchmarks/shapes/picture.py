@@ -68,8 +68,8 @@ def bar(axis: Axes, place: float, good: Sequence[float], by_mean: Sequence[float
     inside = mean > ENOUGH
     axis.annotate(
         f"{mean:.0f}",
-        (place, 0 if inside else mean),
-        xytext=(0, 3 if inside else 8),
+        (place, 0 if inside else max(good)),
+        xytext=(0, 3 if inside else 4),
         textcoords="offset points",
         ha="center",
         color="white" if inside else "black",
