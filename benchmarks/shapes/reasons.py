@@ -35,7 +35,8 @@ WHY_DIFFERS = {
     ),
     "qoserve": (
         "the paper prints neither alpha nor budgets nor predictor of its QoServe. Here it knows the cost exactly and "
-        "its grid ends at 1,024; it relegates who cannot be in time, and that keeps the others in time."
+        "its grid ends at 1,024. Either of alpha and relegation ahead of time keeps it about so low; without both "
+        "(alpha=0ms,throughput=100000000/s,throughput_decay=1) it is late several times as often."
     ),
     "SC + MLPS over SC: capacity": (
         "what the sorter makes late near 99% good are first tokens, mostly of dialogue prompts of usual length: within "
