@@ -54,14 +54,19 @@ def write(
     name: str, rows: list[Row], packages: tuple[str, ...], *, gpu: str | None = None, folder: Path | None = None
 ) -> Path:
     """Print the rows and save them; returns the file's path."""
-    table = Table(title=name)
+    show(name, rows, Console())
+    return save(name, rows, packages, gpu=gpu, folder=folder)
+
+
+def show(title: str, rows: list[Row], console: Console) -> None:
+    """Print the rows as a table."""
+    table = Table(title=title)
     for column in ("what", "value", "unit", "n", "low", "high"):
         table.add_column(column, justify="left" if column in ("what", "unit") else "right")
     for row in rows:
         cells = ["" if x is None else f"{x:.4g}" for x in (row.lo, row.hi)]
         table.add_row(row.name, "" if row.value is None else f"{row.value:.4g}", row.unit, f"{row.n:,}", *cells)
-    Console().print(table)
-    return save(name, rows, packages, gpu=gpu, folder=folder)
+    console.print(table)
 
 
 def save(

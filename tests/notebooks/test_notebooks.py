@@ -14,6 +14,7 @@ FOLDER = Path(chunkfit.__file__).parent / "notebooks"
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
 WALK = FOLDER / "01_profile_to_chunk.ipynb"
 PUBLIC = FOLDER / "02_fitters_on_public_data.ipynb"
+POLICIES = FOLDER / "03_policies.ipynb"
 of_jupyter = pytest.mark.filterwarnings("ignore::DeprecationWarning:jupyter_client", "ignore::DeprecationWarning:zmq")
 
 
@@ -42,7 +43,7 @@ def plots(notebook):
 
 
 def test_every_notebook_is_run_below():
-    assert NOTEBOOKS == [WALK, PUBLIC]
+    assert NOTEBOOKS == [WALK, PUBLIC, POLICIES]
 
 
 @of_jupyter
@@ -73,3 +74,15 @@ def test_fitters_on_public_data(monkeypatch, tmp_path):
     assert "whether the machine was quiet: a log has no sentinel" in said
     pages = [o.get("data", {}).get("text/html", "") for cell in notebook.cells for o in cell.get("outputs", [])]
     assert any("<svg" in page for page in pages)
+
+
+@of_jupyter
+def test_policies(monkeypatch, tmp_path):
+    pytest.importorskip("numba", reason="plain Python takes minutes")
+    notebook = run(POLICIES, monkeypatch, tmp_path)
+    said = printed(notebook)
+    assert len(plots(notebook)) == 4
+    assert all(
+        name in said for name in ("full", "sarathi-edf-256", "qoserve-1024", "slidingserve-1024", "sloweave:prefills=1")
+    )
+    assert "10% noise       read as 99% bound" in said

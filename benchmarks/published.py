@@ -1,0 +1,176 @@
+"""Published scheduler evaluations, stood beside the same policies here: simulated, so no figure depends on the machine.
+
+Sections: `sloweave` (its reconstructed workloads at 10, 25 and 50 ms against the paper's static set, a fine grid of
+chunks of one prefill, and that with several prefills and token budgets), `printed` (figures of its tables beside
+ours), `load` (where the gain begins), `variations` (what the reconstruction rests on), `sliding` (SlidingServe,
+QoServe, Sarathi-EDF on a curved cost), `traces` (recorded traffic, from CHUNKFIT_PUBLIC_DATA), `trust` (what a wrong or
+noisy table costs, with table_trust.png).
+
+A figure is a mean over seeds, low and high are their range; a ratio is one of means, low and high are those of single
+seeds. The best of a set is chosen on the very seeds that it is judged on. PASS and FAIL stand before what is to hold.
+
+Run: [CHUNKFIT_PUBLIC_DATA=FOLDER] python benchmarks/published.py [--quick] [--only SECTION] [--out FOLDER]
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from report import Row, save, show
+from rich.console import Console
+from rich.table import Table
+from shapes import sliding, sloweave, traces, trust
+from shapes.picture import draw
+from shapes.play import Job, play
+from shapes.reasons import why_differs, why_failed
+from shapes.verdicts import FAIL, PASS, Beside, why
+from threadpoolctl import threadpool_limits
+
+from chunkfit.scheduler.metrics import GroupMetrics
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """per_octave: sizes of the fine grid from one to its double; per_octave_of_load: the same where many rates or long
+    traces are run. requests: of a run of `sliding`."""
+
+    seeds: range
+    per_octave: int
+    per_octave_of_load: int
+    requests: int
+
+
+FULL = Size(range(10), 8, 4, 1000)
+QUICK = Size(range(2), 1, 1, 100)
+
+
+@dataclass(slots=True)
+class Bench:
+    """Where the sections run, and what they have found."""
+
+    pool: ProcessPoolExecutor
+    size: Size
+    traces: str | None
+    console: Console = field(default_factory=lambda: Console(width=160))
+    rows: list[Row] = field(default_factory=list)
+    trust: list[trust.Shown] = field(default_factory=list)
+
+    def play(self, jobs: Sequence[Job]) -> list[list[GroupMetrics]]:
+        return list(self.pool.map(play, jobs, chunksize=8))
+
+    def spread(self, function, *columns):
+        return list(self.pool.map(function, *columns))
+
+    def keep(self, title: str, rows: Sequence[Row]) -> None:
+        if rows:
+            show(title, list(rows), self.console)
+            self.rows += rows
+
+    def judge(self, gates: Sequence[Row]) -> None:
+        """Below a gate that does not hold stands its reason."""
+        rows: list[Row] = []
+        for gate in gates:
+            rows.append(gate)
+            if gate.name.startswith(FAIL):
+                rows.append(why(gate.name.removeprefix(f"{FAIL}: "), why_failed(gate.name)))
+        held, failed = (sum(gate.name.startswith(verdict) for gate in gates) for verdict in (PASS, FAIL))
+        self.keep(f"what is to hold, {len(self.size.seeds)} seeds: {held} of {held + failed}", rows)
+
+    def compare(self, title: str, found: Sequence[Beside]) -> None:
+        """Published beside measured; where they differ by more than a twentieth, why."""
+        table = Table("what", "published", "measured", "low", "high", "unit", title=title)
+        reasons: dict[str, list[str]] = {}
+        for each in found:
+            m = each.measured
+            numbers = ("" if x is None else f"{x:.4g}" for x in (each.published, m.value, m.lo, m.hi))
+            table.add_row(each.what, *numbers, each.unit)
+            self.rows += each.rows()
+            if each.differs():
+                reason = why_differs(each.what)
+                self.rows.append(why(each.what, reason))
+                reasons.setdefault(reason, []).append(each.what)
+        self.console.print(table)
+        for reason, of in reasons.items():
+            self.console.print(f"differ by more than a twentieth: {'; '.join(of)}\n  {reason}", highlight=False)
+
+
+def of_sloweave(bench: Bench) -> None:
+    rows, gates = sloweave.evaluation(bench.play, bench.size.seeds, bench.size.per_octave)
+    bench.keep("SLOWeave's workloads, affine cost", rows)
+    bench.judge(gates)
+
+
+def of_printed(bench: Bench) -> None:
+    beside, gates = sloweave.reproduction(bench.play, bench.size.seeds)
+    bench.compare("SLOWeave's tables, published and measured", beside)
+    bench.judge(gates)
+
+
+def of_load(bench: Bench) -> None:
+    rows = sloweave.load_sweep(bench.play, bench.size.seeds, bench.size.per_octave_of_load)
+    bench.keep("mixed by load", list(rows))
+
+
+def of_variations(bench: Bench) -> None:
+    bench.keep("what the reconstruction rests on", list(sloweave.variations(bench.play, bench.size.seeds)))
+
+
+def of_sliding(bench: Bench) -> None:
+    rows, beside, gates = sliding.evaluation(bench.spread, bench.size.seeds, bench.size.requests)
+    bench.keep("SlidingServe's workloads, curved cost", rows)
+    bench.compare("SlidingServe's tables, published and measured", beside)
+    bench.judge(gates)
+
+
+def of_traces(bench: Bench) -> None:
+    bench.keep("traces that are not here", list(traces.skipped(bench.traces)))
+    present = traces.present(bench.traces)
+    if present:
+        parts = bench.size.seeds
+        rows = traces.sloweave_rows(bench.play, bench.spread, present, parts, bench.size.per_octave_of_load)
+        bench.keep("traces, affine cost", list(rows))
+        bench.keep("traces, curved cost", list(traces.sliding_rows(bench.spread, present, parts)))
+
+
+def of_trust(bench: Bench) -> None:
+    bench.trust = list(trust.shown(bench.spread, bench.size.seeds))
+    bench.keep("what trust in a table is worth", [each.row() for each in bench.trust])
+
+
+SECTIONS: dict[str, Callable[[Bench], None]] = {
+    "sloweave": of_sloweave,
+    "printed": of_printed,
+    "load": of_load,
+    "variations": of_variations,
+    "sliding": of_sliding,
+    "traces": of_traces,
+    "trust": of_trust,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="two seeds and coarse grids: no claim; under 50 s")
+    parser.add_argument("--only", choices=SECTIONS, action="append", help="this section; may be said again")
+    parser.add_argument("--out", type=Path, help="folder of the results")
+    arguments = parser.parse_args()
+    size = QUICK if arguments.quick else FULL
+    with ProcessPoolExecutor(os.cpu_count(), initializer=threadpool_limits, initargs=(1,)) as pool:
+        bench = Bench(pool, size, os.environ.get("CHUNKFIT_PUBLIC_DATA"))
+        for name in arguments.only or SECTIONS:
+            SECTIONS[name](bench)
+    path = save("published", bench.rows, ("chunkfit", "numpy", "numba"), folder=arguments.out)
+    if bench.trust:
+        draw(bench.trust, path.with_name("table_trust.png"))
+    for row in bench.rows:
+        if row.name.startswith(FAIL):
+            bench.console.print(row.name, highlight=False)
+
+
+if __name__ == "__main__":
+    main()

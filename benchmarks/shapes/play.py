@@ -1,0 +1,111 @@
+"""Runs to compare: a workload's text, a policy, what it believes, and what each target makes of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chunkfit.scheduler.cost import CURVED, SLOWEAVE, Cost, bound_ticks
+from chunkfit.scheduler.metrics import GroupMetrics, measure
+from chunkfit.scheduler.policies import policy
+from chunkfit.scheduler.simulate import Run, simulate
+from chunkfit.scheduler.state import Limits
+from chunkfit.scheduler.workloads.registry import workload
+from chunkfit.scheduler.workloads.workload import Requests
+from chunkfit.tables.lookup import TICKS_PER_MS
+
+COSTS = {"affine": SLOWEAVE.cost(), "curved": CURVED.cost()}
+NO_KV_LIMIT = 1 << 24  # pages
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """cost: of COSTS, true and believed. gate: that of the comparison's deadline model. parts: a recorded trace is cut
+    into so many, each of which is a run as a seed is elsewhere; 0: the workload is drawn by its seed. rates: requests/s
+    between which a capacity is looked for.
+    """
+
+    cost: str
+    gate: str
+    max_running: int
+    pages: int = NO_KV_LIMIT
+    parts: int = 0
+    rates: tuple[float, float] = (0.1, 16.0)
+
+    def limits(self) -> Limits:
+        return Limits(self.max_running, self.pages)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """targets_ms: the policy runs under the first of these TPOT targets and is judged by each; empty: the workload's.
+
+    interpolated: a request's P99 gap as NumPy interpolates it, in place of the nearest rank.
+    """
+
+    spec: str
+    seed: int
+    policy: str
+    setting: Setting
+    targets_ms: tuple[float, ...] = ()
+    interpolated: bool = False
+
+
+def alone_ms(requests: Requests, cost: Cost) -> NDArray[np.float64]:
+    """Time to first token of each request alone: its prompt less the cached part, in one chunk."""
+    pairs = zip(requests["prompt_tokens"].tolist(), requests["cached_tokens"].tolist(), strict=True)
+    return np.array([bound_ticks(cost, 0, 0, 0, prompt - cached, cached, 1) for prompt, cached in pairs]) / TICKS_PER_MS
+
+
+@lru_cache(maxsize=32)
+def _whole(spec: str, cost: str, seed: int) -> Requests:
+    return workload(spec, seed, lambda requests: alone_ms(requests, COSTS[cost])).requests
+
+
+def requests_of(spec: str, seed: int, setting: Setting) -> Requests:
+    """The requests of a seed, or of that part of a trace, from its first arrival on."""
+    if not setting.parts:
+        return _whole(spec, setting.cost, seed)
+    whole = _whole(spec, setting.cost, 0)
+    each = len(whole) // setting.parts
+    part = whole[seed * each : (seed + 1) * each].copy()
+    part["arrival_ms"] -= part["arrival_ms"][0]
+    return part
+
+
+def play(job: Job) -> list[GroupMetrics]:
+    """One run of the job, judged by each of its targets."""
+    requests = requests_of(job.spec, job.seed, job.setting).copy()
+    if job.targets_ms:
+        requests["tpot_ms"] = job.targets_ms[0]
+    cost = COSTS[job.setting.cost]
+    run = simulate(requests, policy(job.policy), cost, cost, job.setting.limits(), log=job.interpolated)
+    results = with_interpolated_gaps(run) if job.interpolated else run.results
+    found = []
+    for target_ms in job.targets_ms or (None,):
+        if target_ms is not None:
+            requests["tpot_ms"] = target_ms
+        found.append(measure(requests, results, job.setting.gate, run.makespan_ms).groups["all"])
+    return found
+
+
+def with_interpolated_gaps(run: Run) -> NDArray[Any]:
+    """The results with NumPy's P99, which of 77 gaps lies between the two largest; the nearest rank is the largest.
+
+    The gaps are the iterations after a request's first token, so none may have been preempted.
+    """
+    results = run.results.copy()
+    ends_ms = run.log["start_ms"] + run.log["latency_ms"]
+    several = np.flatnonzero(results["tokens"] > 1)
+    first = np.searchsorted(ends_ms, results["first_token_ms"][several] - 1e-6)
+    last = np.searchsorted(ends_ms, results["finish_ms"][several] - 1e-6)
+    for row, begin, end in zip(several, first, last, strict=True):
+        gaps_ms = np.diff(ends_ms[begin : end + 1])
+        if len(gaps_ms) != results["tokens"][row] - 1:
+            raise ValueError(f"request {row}: {len(gaps_ms)} iterations for {results['tokens'][row]} tokens")
+        results["p99_gap_ms"][row] = np.quantile(gaps_ms, 0.99)
+    return results
