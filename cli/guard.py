@@ -18,6 +18,7 @@ EXTRA_OF = {
     "lightgbm": "fit",
     "pandas": "fit",
     "matplotlib": "plot",
+    "ray": "ray",
 }
 INTERRUPTED = 130
 
