@@ -24,7 +24,7 @@ MapText = Annotated[
     typer.Option(
         "--map",
         help="Where the logs hold start_ms, latency_ms, decodes, chunk_tokens, queued of an iteration and arrival_ms, "
-        "prompt_tokens, cached_tokens, output_tokens, first_token_ms of a request: start_ms=ts*1000,queued=waiting.",
+        "prompt_tokens, cached_tokens, output_tokens, first_token_ms, p99_gap_ms of a request: start_ms=ts*1000,...",
     ),
 ]
 
@@ -112,7 +112,7 @@ def _columns(mapping: str) -> dict[str, Expression]:
     from ..scheduler.run_files import ITERATION_COLUMNS, REQUEST_COLUMNS
     from ..tables.errors import UsageError
 
-    known = (*ITERATION_COLUMNS, *REQUEST_COLUMNS, "cached_tokens", "tpot_ms")
+    known = (*ITERATION_COLUMNS, *REQUEST_COLUMNS, "cached_tokens", "tpot_ms", "p99_gap_ms")
     columns = {name: parse(name, text) for name, text in pairs(mapping, "--map").items()}
     for name in columns:
         if name not in known:

@@ -78,6 +78,7 @@ def simulate(
     from ..scheduler.cost.sources import believed, true
     from ..scheduler.run_report import write_csv
     from ..scheduler.study.cell import Setting, cell
+    from ..scheduler.study.curve_pictures import load_picture
     from ..scheduler.study.summary import groups
     from ..tables.errors import UsageError
     from .studying import JOURNAL, facts, facts_line, open_study, played, save_summary, texts, variants
@@ -105,7 +106,10 @@ def simulate(
     shown.append(facts_line(data))
     if out is not None:
         write_csv(reports, out / "runs.csv")
-        files = [out / JOURNAL, out / "runs.csv", *_pictures(cells, found, costs, out, plot)]
+        files = [out / JOURNAL, out / "runs.csv", *_pictures(cells, costs, out, plot)]
+        if plot and "," in (rate or ""):
+            load_picture(found, out / "load.png")
+            files.append(out / "load.png")
         if log:
             files += _first_run(cells[0], costs, out)
         shown.append(save_summary(data, files, out))
@@ -122,22 +126,18 @@ def _first_run(cell: Cell, costs: Costs, out: Path) -> list[Path]:
     return [out / "run"]
 
 
-def _pictures(cells: Sequence[Cell], found: Sequence[Group], costs: Costs, out: Path, plot: bool) -> list[Path]:
-    """Goodput against load, and of the last workload, rate and targets one run of each policy with seed 0."""
+def _pictures(cells: Sequence[Cell], costs: Costs, out: Path, plot: bool) -> list[Path]:
+    """Of the last workload, rate and targets one run of each policy, with seed 0."""
     if not plot:
         return []
     from ..scheduler.study.cell import play
-    from ..scheduler.study.curve_pictures import load_picture
     from ..scheduler.study.run_pictures import latency_picture, timeline_picture
 
     last = cells[-1].workload
     runs = {cell.policy: play(cell, costs, log=True) for cell in cells if cell.workload == last and cell.seed == 0}
     latency_picture(runs, last, out / "latency.png")
     timeline_picture(runs, last, out / "timeline.png")
-    if len({group.option("rate") for group in found}) == 1:
-        return [out / "latency.png", out / "timeline.png"]
-    load_picture(found, out / "load.png")
-    return [out / "load.png", out / "latency.png", out / "timeline.png"]
+    return [out / "latency.png", out / "timeline.png"]
 
 
 def _table(found: Sequence[Group]) -> Table:

@@ -148,6 +148,7 @@ def open_study(costs: Costs, kept: Kept) -> Iterator[Study]:
                     f"interrupted; what was played is kept in {escape(str(kept.out / JOURNAL))}: go on with the same "
                     "command and --resume",
                     highlight=False,
+                    soft_wrap=True,
                 )
             raise
 

@@ -70,32 +70,42 @@ def iterations_of(records: Iterable[Record]) -> Rows:
 
 
 def requests_of(records: Iterable[Record]) -> tuple[Rows, Rows]:
-    """(WORKLOAD, RESULT) with REQUEST_COLUMNS filled, and cached_tokens and tpot_ms where they are there.
+    """(WORKLOAD, RESULT) with REQUEST_COLUMNS filled, and cached_tokens, tpot_ms and p99_gap_ms where they are there.
 
     An empty first_token_ms is a request without one. Raises LogFormatError as `iterations_of`.
     """
-    rows: list[tuple[float, int, int, float, int, float]] = []
+    rows: list[tuple[float, int, int, float, int, float, float]] = []
     source = "the requests"
     for record in records:
         arrival_ms, source = record.number("arrival_ms"), record.source
         if rows and arrival_ms < rows[-1][0]:
             raise record.wrong("arrival_ms", f"rows in order of arrival, {rows[-1][0]:g} or more")
-        first_ms = record.number("first_token_ms", arrival_ms) if _said(record, "first_token_ms") else np.nan
         prompt, cached = record.whole("prompt_tokens", 1), 0
         if "cached_tokens" in record.values and (cached := record.whole("cached_tokens")) >= prompt:
             raise record.wrong("cached_tokens", f"less than the {prompt} prompt tokens: the last is always computed")
-        tpot_ms = record.number("tpot_ms", 0) if record.values.get("tpot_ms") not in (None, "") else np.nan
-        rows.append((arrival_ms, prompt, record.whole("output_tokens", 1), first_ms, cached, tpot_ms))
+        if "first_token_ms" not in record.values:
+            raise record.wrong("first_token_ms", "a time, or nothing for a request without a token")
+        rows.append(
+            (
+                arrival_ms,
+                prompt,
+                record.whole("output_tokens", 1),
+                _number_or_nan(record, "first_token_ms", arrival_ms),
+                cached,
+                _number_or_nan(record, "tpot_ms", 0),
+                _number_or_nan(record, "p99_gap_ms", 0),
+            )
+        )
     requests, results = empty_requests(len(_some(rows, source, "request"))), np.zeros(len(rows), RESULT)
-    names = (*REQUEST_COLUMNS, "cached_tokens", "tpot_ms")
+    names = (*REQUEST_COLUMNS, "cached_tokens", "tpot_ms", "p99_gap_ms")
     for name, column in zip(names, zip(*rows, strict=True), strict=True):
         (requests if name in (WORKLOAD.names or ()) else results)[name] = column
     return requests, results
 
 
-def _said(record: Record, column: str) -> bool:
-    """An empty cell says nothing; a column that is not there is an error of its own."""
-    return column not in record.values or record.values[column] not in (None, "")
+def _number_or_nan(record: Record, column: str, least: float) -> float:
+    """nan where the row does not say it."""
+    return np.nan if record.values.get(column) in (None, "") else record.number(column, least)
 
 
 def _some(rows: list[Any], source: str, what: str) -> list[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ from .cell import Cell, Costs
 from .pools import Reports, named_run
 
 LOCAL = "local"
+REACH_S = 10.0
 
 
 class Ray:
@@ -59,12 +61,20 @@ def _connect(ray: Any, address: str) -> None:
         if address == LOCAL:
             ray.init(address=LOCAL, include_dashboard=False, **quiet)
         else:
+            _reach(address)
             ray.init(address=address, **quiet)
     except (ConnectionError, ValueError, RuntimeError, OSError) as error:
         raise WorkerError(
             f"--ray {address}: no cluster answers ({error}); expected {LOCAL}, auto, or the address of a running head "
             "node: start one with `ray start --head`"
         ) from error
+
+
+def _reach(address: str) -> None:
+    """Raises OSError where nobody listens at host:port; ray itself would try for minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if host and port.isdecimal():
+        socket.create_connection((host, int(port)), REACH_S).close()
 
 
 def _play(cell: Cell, costs: Costs, digest: str) -> RunReport:
