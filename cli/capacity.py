@@ -9,6 +9,7 @@ import typer
 from .output import JsonFlag, emit
 from .studying import (
     Cost,
+    DecisionTime,
     Gate,
     Jobs,
     Kept,
@@ -59,6 +60,7 @@ def capacity(
     seeds: Seeds = 5,
     max_running: MaxRunning = 128,
     kv_tokens: KvTokens = None,
+    decision_time: DecisionTime = "0us",
     jobs: Jobs = None,
     ray: OnRay = None,
     out: Out = None,
@@ -75,14 +77,15 @@ def capacity(
     from ..scheduler.capacity import capacity as search
     from ..scheduler.cost.sources import believed, true
     from ..scheduler.study.cell import Setting, cell
-    from ..tables.units import percentage
+    from ..tables.units import milliseconds, percentage
     from .studying import JOURNAL, facts, facts_line, open_study, progress, save_summary, texts, variants
 
     kept = Kept(jobs, ray, out, resume, overwrite, plot=False)
     kept.check()
+    decision_us = 1000 * milliseconds(decision_time, "--decision-time")
     share, nearness = percentage(good, "--good"), percentage(tolerance, "--tolerance")
     belief, real = believed(cost), true(truth, cost)
-    setting = Setting(belief.name, real.name, gate, max_running, kv_tokens)
+    setting = Setting(belief.name, real.name, gate, max_running, kv_tokens, decision_us)
     asked = [
         (cell(policy_text, workload_text, 0, setting, **replaced), workload_text, replaced)
         for workload_text in texts(workload, "--workload")

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from ..scheduler.run_report import RunReport
     from ..tables.record import LeftOut, Record
 
-MISSING = object()  # a column that a row has not
 MapText = Annotated[
     str,
     typer.Option(
@@ -37,6 +36,7 @@ def diagnose(
         Path | None, typer.Option(help="Request log beside an iteration log.", show_default=False)
     ] = None,
     mapping: MapText = "",
+    where: Annotated[str, typer.Option(help="Only rows with COLUMN=VALUE,... of logs of several runs: run=3.")] = "",
     tpot: Annotated[
         str | None,
         typer.Option(help="Target of an iteration, 25ms; default: the requests' shortest.", show_default=False),
@@ -50,6 +50,7 @@ def diagnose(
 
     Example: chunkfit diagnose study/run --tpot 25ms
     """
+    from ..profiler.importers.mapping import pairs
     from ..scheduler.diagnose import diagnose as judge
     from ..scheduler.diagnose import of_log
     from ..scheduler.run_files import iterations_of, requests_of
@@ -59,9 +60,9 @@ def diagnose(
 
     left_out = LeftOut()
     iterations_file, requests_file, report = _files(run, requests)
-    columns, used = _columns(mapping), set[str]()
-    log = iterations_of(_records(iterations_file, columns, used, left_out))
-    rows, results = requests_of(_records(requests_file, columns, used, left_out))
+    columns, chosen, used = _columns(mapping), pairs(where, "--where"), set[str]()
+    log = iterations_of(_records(iterations_file, columns, chosen, used, left_out))
+    rows, results = requests_of(_records(requests_file, columns, chosen, used, left_out))
     if used != set(columns):
         names = ", ".join(sorted(set(columns) - used))
         raise UsageError(f"--map {mapping!r}: neither log has the columns of {names}; check their names")
@@ -120,18 +121,23 @@ def _columns(mapping: str) -> dict[str, Expression]:
     return columns
 
 
-def _records(path: Path, columns: dict[str, Expression], used: set[str], left_out: LeftOut) -> Iterator[Record]:
-    """Rows with the mapped columns in place, but for those of the other log; `used` gets the names of these."""
+def _records(
+    path: Path, columns: dict[str, Expression], where: dict[str, str], used: set[str], left_out: LeftOut
+) -> Iterator[Record]:
+    """Rows that are asked for, with the mapped columns that they have in place; `used` gets their names."""
+    from ..profiler.importers.mapping import selected
     from ..tables.record import Record
     from ..tables.record_files import records_of
 
     for record in records_of(str(path), left_out):
+        if not selected(record, where):
+            continue
         values = dict(record.values)
         for name, expression in columns.items():
-            parts = [record.values.get(column, MISSING) for column in expression.columns]
-            if MISSING not in parts:
+            if all(column in record.values for column in expression.columns):
                 used.add(name)
-                values[name] = None if None in parts or "" in parts else float(expression.value(record))
+                said = all(map(record.says, expression.columns))
+                values[name] = float(expression.value(record)) if said else None
         yield Record(record.source, record.place, values)
 
 

@@ -9,6 +9,7 @@ import typer
 from .output import JsonFlag, emit
 from .studying import (
     Cost,
+    DecisionTime,
     Gate,
     Jobs,
     Kept,
@@ -46,6 +47,7 @@ def sensitivity(
     seeds: Seeds = 5,
     max_running: MaxRunning = 128,
     kv_tokens: KvTokens = None,
+    decision_time: DecisionTime = "0us",
     jobs: Jobs = None,
     ray: OnRay = None,
     out: Out = None,
@@ -68,10 +70,12 @@ def sensitivity(
     from ..scheduler.study.summary import groups
     from ..scheduler.study.sweep import Texts
     from ..scheduler.study.sweep import parameter as found_parameter
+    from ..tables.units import milliseconds
     from .studying import JOURNAL, facts, facts_line, open_study, played, save_summary, texts
 
     kept = Kept(jobs, ray, out, resume, overwrite, plot)
     kept.check()
+    decision_us = 1000 * milliseconds(decision_time, "--decision-time")
     varied = found_parameter(parameter)
     tried = list(varied.values) if values is None else texts(values, "--values")
     costs: dict[str, NamedCost] = {}
@@ -81,7 +85,14 @@ def sensitivity(
             said = varied.set(Texts(policy_text, cost, truth), value)
             belief, real = believed(said.belief), true(said.truth, said.belief)
             costs |= {belief.name: belief, real.name: real}
-            setting = Setting(belief.name, real.name, gate, max_running, kv_tokens)
+            setting = Setting(
+                belief.name,
+                real.name,
+                gate,
+                max_running,
+                kv_tokens,
+                decision_us,
+            )
             labels.append((policy_text, value))
             cells += [cell(said.policy, workload, seed, setting) for seed in range(seeds)]
     with open_study(costs, kept) as study:
@@ -92,7 +103,11 @@ def sensitivity(
         (group,) = groups(cells[rows], reports[rows])
         lines.setdefault(policy_text, []).append((value, group))
     base, real = believed(cost), true(truth, cost)
-    data: dict[str, Any] = facts(Setting(base.name, real.name, gate, max_running, kv_tokens), real, seeds)
+    data: dict[str, Any] = facts(
+        Setting(base.name, real.name, gate, max_running, kv_tokens, decision_us),
+        real,
+        seeds,
+    )
     data |= {"parameter": parameter, "workload": cells[0].workload}
     data["rows"] = [
         {"policy": name, "value": value, **group.data()} for name, members in lines.items() for value, group in members

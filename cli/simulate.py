@@ -9,6 +9,7 @@ import typer
 from .output import JsonFlag, emit
 from .studying import (
     Cost,
+    DecisionTime,
     Gate,
     Jobs,
     Kept,
@@ -59,6 +60,7 @@ def simulate(
     seeds: Seeds = 3,
     max_running: MaxRunning = 128,
     kv_tokens: KvTokens = None,
+    decision_time: DecisionTime = "0us",
     jobs: Jobs = None,
     ray: OnRay = None,
     out: Out = None,
@@ -81,15 +83,17 @@ def simulate(
     from ..scheduler.study.curve_pictures import load_picture
     from ..scheduler.study.summary import groups
     from ..tables.errors import UsageError
+    from ..tables.units import milliseconds
     from .studying import JOURNAL, facts, facts_line, open_study, played, save_summary, texts, variants
 
     kept = Kept(jobs, ray, out, resume, overwrite, plot)
     kept.check()
+    decision_us = 1000 * milliseconds(decision_time, "--decision-time")
     if log and out is None:
         raise UsageError("--log without --out: expected the folder, such as --out study")
     belief, real = believed(cost), true(truth, cost)
     costs: Costs = {belief.name: belief, real.name: real}
-    setting = Setting(belief.name, real.name, gate, max_running, kv_tokens)
+    setting = Setting(belief.name, real.name, gate, max_running, kv_tokens, decision_us)
     cells = [
         cell(policy_text, workload_text, seed, setting, **replaced)
         for workload_text in texts(workload, "--workload")

@@ -47,7 +47,9 @@ Cost = Annotated[
 ]
 Truth = Annotated[
     str,
-    typer.Option(help="What iterations take: the same source (of a table its expected time) or another; noise=3%."),
+    typer.Option(
+        help="What iterations take: the same source, of a table its expected time, or another; noise=3%, residuals=FILE."
+    ),
 ]
 Gate = Annotated[str, typer.Option(help="By which a request is good: per_token, schedule or mean_gap.")]
 Seeds = Annotated[int, typer.Option(help="Runs with seeds 0, 1, ... of each.", min=1)]
@@ -55,6 +57,7 @@ MaxRunning = Annotated[int, typer.Option(help="Requests that hold KV pages at on
 KvTokens = Annotated[
     int | None, typer.Option(help="KV capacity in tokens; default: what the costs hold.", min=1, show_default=False)
 ]
+DecisionTime = Annotated[str, typer.Option(help="Added to every iteration, with its unit: 5us.")]
 Jobs = Annotated[int | None, typer.Option(help="Processes; default: one a core. The results are the same.", min=1)]
 OnRay = Annotated[
     str | None,
@@ -170,6 +173,7 @@ def facts(setting: Setting, truth: NamedCost, seeds: int) -> dict[str, Any]:
         "seeds": seeds,
         "max_running": setting.max_running,
         "kv_tokens": setting.kv_tokens,
+        "decision_us": setting.decision_us,
     }
 
 
@@ -180,6 +184,7 @@ def facts_line(data: Mapping[str, Any]) -> str:
     return escape(
         f"cost {data['cost']}; truth {data['truth']} ({device}); gate {data['gate']}; {data['seeds']} seeds; "
         f"up to {data['max_running']} running, KV {kv}"
+        + (f"; decisions {data['decision_us']:g} us" if data["decision_us"] else "")
     )
 
 

@@ -105,7 +105,7 @@ def requests_of(records: Iterable[Record]) -> tuple[Rows, Rows]:
 
 def _number_or_nan(record: Record, column: str, least: float) -> float:
     """nan where the row does not say it."""
-    return np.nan if record.values.get(column) in (None, "") else record.number(column, least)
+    return record.number(column, least) if record.says(column) else np.nan
 
 
 def _some(rows: list[Any], source: str, what: str) -> list[Any]:

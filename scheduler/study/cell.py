@@ -13,12 +13,11 @@ from pydantic import Field
 
 from ...tables.errors import UsageError
 from ...tables.schema_v1 import Count, Sha256, Strict
-from ..cost import EXACT, noise_factors
 from ..cost.alone import alone_ms
 from ..cost.sources import NamedCost
 from ..metrics import gate_named, measure
 from ..policies import policy
-from ..run_report import CostsV1, RunReport, workload_facts
+from ..run_report import CostsV1, RunReport, SchedulingV1, workload_facts
 from ..simulate import Run, simulate
 from ..state import Limits
 from ..workloads.registry import canonical_spec, workload
@@ -40,6 +39,7 @@ class Cell(Strict):
     gate: str
     max_running: Annotated[int, Field(ge=1)]
     kv_tokens: Annotated[int, Field(ge=1)] | None = Field(description="null: what the costs hold")
+    decision_us: Annotated[float, Field(ge=0)] = Field(description="added to every iteration")
 
     def title(self) -> str:
         """For people, where something went wrong."""
@@ -55,6 +55,7 @@ class Setting:
     gate: str = "per_token"
     max_running: int = 128
     kv_tokens: int | None = None
+    decision_us: float = 0.0
 
     def __post_init__(self) -> None:
         gate_named(self.gate)
@@ -78,6 +79,7 @@ def cell(policy_text: str, workload_text: str, seed: int, setting: Setting, **re
         gate=setting.gate.replace("-", "_"),
         max_running=setting.max_running,
         kv_tokens=setting.kv_tokens,
+        decision_us=setting.decision_us,
     )
 
 
@@ -92,9 +94,17 @@ def play(cell: Cell, costs: Costs, log: bool = False) -> Played:
     belief, truth = costs[cell.belief], costs[cell.truth]
     limits = _limits(cell, belief, truth)
     made = workload(cell.workload, cell.seed, lambda rows: alone_ms(truth.alone, rows, limits.max_chunk_tokens))
-    factors = noise_factors(cell.seed, truth.noise) if truth.noise else EXACT
-    chosen = policy(cell.policy)
-    return Played(made, simulate(made.requests, chosen, belief.cost, truth.cost, limits, factors=factors, log=log))
+    run = simulate(
+        made.requests,
+        policy(cell.policy),
+        belief.cost,
+        truth.cost,
+        limits,
+        factors=truth.factors(cell.seed),
+        scheduling_ms=cell.decision_us / 1000,
+        log=log,
+    )
+    return Played(made, run)
 
 
 def report_of(cell: Cell, costs: Costs, played: Played) -> RunReport:
@@ -114,9 +124,17 @@ def report_of(cell: Cell, costs: Costs, played: Played) -> RunReport:
         metrics=measure(played.workload.requests, run.results, cell.gate, run.makespan_ms),
         counts={"iterations": run.iterations},
         exceptions={"aged_prefill": run.exceptions, "relegated": run.relegations},
-        scheduling=None,
+        scheduling=_scheduling(cell, run),
         joules=None,
     )
+
+
+def _scheduling(cell: Cell, run: Run) -> SchedulingV1 | None:
+    """Not measured here: what the cell says each decision takes."""
+    if not cell.decision_us:
+        return None
+    taken = cell.decision_us
+    return SchedulingV1(decisions=run.iterations, mean_us=taken, p99_us=taken, added=True)
 
 
 def run_cell(cell: Cell, costs: Costs) -> RunReport:

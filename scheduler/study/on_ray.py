@@ -66,7 +66,7 @@ def _connect(ray: Any, address: str) -> None:
     except (ConnectionError, ValueError, RuntimeError, OSError) as error:
         raise WorkerError(
             f"--ray {address}: no cluster answers ({error}); expected {LOCAL}, auto, or the address of a running head "
-            "node: start one with `ray start --head`"
+            "node (`ray start --head`); it may want its token: RAY_AUTH_MODE=token, RAY_AUTH_TOKEN or ray's file"
         ) from error
 
 

@@ -57,6 +57,19 @@ def test_logs_of_others_are_read_through_a_map(runs, tmp_path):
     assert told.json["symptoms"][0]["evidence"] == pytest.approx(own["symptoms"][0]["evidence"])
 
 
+def test_one_run_of_a_log_of_several(runs, tmp_path):
+    for name in ("iterations.csv", "requests.csv"):
+        lines = []
+        for run in ("low", "high"):
+            header, *rows = (runs / run / name).read_text().splitlines()
+            lines += [f"{header},run"] * (not lines) + [f"{row},{run}" for row in rows]
+        (tmp_path / name).write_text("\n".join(lines) + "\n")
+    told = Answer("diagnose", tmp_path, "--where", "run=high", "--json").json
+    assert told["symptoms"] == Answer("diagnose", runs / "high", "--json").json["symptoms"]
+    done = Answer("diagnose", tmp_path, "--where", "run=none")
+    assert (done.code, "expected at least one iteration" in done.err) == (1, True)
+
+
 def test_a_run_too_short_to_say_is_inconclusive(runs, tmp_path):
     for name in ("iterations.csv", "requests.csv"):
         lines = (runs / "high" / name).read_text().splitlines(keepends=True)

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 import chunkfit
-from chunkfit.scheduler.cost import CURVED, SLOWEAVE, bound_ticks, from_table
+from chunkfit.scheduler.cost import CURVED, SLOWEAVE, bound_ticks, from_table, residual_factors
 from chunkfit.scheduler.cost.alone import alone_ms
 from chunkfit.scheduler.cost.sources import believed, true
-from chunkfit.tables.errors import OutOfDomainError, TableFormatError, UsageError
+from chunkfit.tables.errors import LogFormatError, OutOfDomainError, TableFormatError, UsageError
 from tests.support.serving import workload
 from tests.support.studies import TABLE
 
@@ -57,11 +57,11 @@ def test_same_is_the_source_without_what_is_done_to_it():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("sloweave:noise=3%", "expected it in --truth"),
+        ("sloweave:noise=3%", "say them in --truth"),
         ("sloweave:surface=bound", "one surface"),
         ("sloweave:factor=0.9", "such as 0.9x"),
         ("sloweave:factor=0x", "such as 0.9x"),
-        ("sloweave:size=3", "'size' is unknown; expected surface, factor, noise"),
+        ("sloweave:size=3", "'size' is unknown; expected surface, factor, noise, residuals"),
         (f"{TABLE}:surface=lower", "expected bound or expected"),
         ("slowave", "neither a formula nor a file; expected sloweave, curved or the path of a table"),
         ("same", "neither a formula nor a file"),
@@ -76,6 +76,26 @@ def test_a_file_that_is_no_table_is_refused(tmp_path):
     (tmp_path / "x.json").write_text("{}")
     with pytest.raises(TableFormatError):
         believed(str(tmp_path / "x.json"))
+
+
+def test_recorded_residuals_are_drawn(tmp_path):
+    file = tmp_path / "iterations.csv"
+    file.write_text("engine_ms,expected_ms\n11,10\n9,10\n5,nan\n6,\n")
+    truth = true(f"same:residuals={file}", "sloweave")
+    assert truth.ratios == (1.1, 0.9)
+    assert truth.name.startswith("sloweave:residuals=iterations.csv@")
+    assert (truth.factors(3) == residual_factors(3, [1.1, 0.9])).all()
+    for text, message in (
+        (f"same:residuals={file},noise=3%", "say the same thing"),
+        (f"same:residuals={tmp_path}/no.csv", "cannot be read"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            true(text, "sloweave")
+    with pytest.raises(UsageError, match="say them in --truth"):
+        believed(f"sloweave:residuals={file}")
+    file.write_text("engine_ms,expected_ms\n5,nan\n")
+    with pytest.raises(LogFormatError, match="no row says expected_ms"):
+        true(f"same:residuals={file}", "sloweave")
 
 
 def test_alone_a_prompt_takes_the_sum_of_its_chunks():

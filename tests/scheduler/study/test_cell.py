@@ -47,6 +47,14 @@ def test_the_report_is_of_the_run_that_the_cell_says():
     assert report == run_cell(one, COSTS)
 
 
+def test_decisions_take_the_time_that_is_said():
+    one = cell("sloweave", SMALL, 0, Setting("sloweave", "sloweave", decision_us=500.0))
+    log = play(one, COSTS, log=True).run.log
+    assert (log["latency_ms"] - log["bound_ms"] == 0.5).all()
+    scheduling = run_cell(one, COSTS).scheduling
+    assert (scheduling.mean_us, scheduling.added, scheduling.decisions) == (500.0, True, len(log))
+
+
 def test_noise_is_of_the_seed_and_of_the_truth_alone():
     noisy = play(cell("sloweave", SMALL, 0, SETTING), COSTS, log=True).run.log
     ratios = noisy["latency_ms"] / noisy["bound_ms"]

@@ -194,8 +194,9 @@ def test_ray_is_asked_for_by_name(monkeypatch):
 
 
 @pytest.mark.slow
-def test_ray_on_this_machine_gives_the_same_bytes(here):
+def test_ray_on_this_machine_gives_the_same_bytes(here, monkeypatch):
     pytest.importorskip("ray", reason="ray is not installed: pip install 'chunkfit[ray]'")
+    monkeypatch.setenv("RAY_AUTH_TOKEN", "of-this-test-alone")  # else ray makes one in the home folder
     pool = Ray(COSTS, "local")
     try:
         there = Study(pool).reports(CELLS)
