@@ -48,7 +48,7 @@ Cost = Annotated[
 Truth = Annotated[
     str,
     typer.Option(
-        help="What iterations take: the same source, of a table its expected time, or another; noise=3%, residuals=FILE."
+        help="What iterations take: the same source (of a table its expected time) or another; noise=3%, residuals=F."
     ),
 ]
 Gate = Annotated[str, typer.Option(help="By which a request is good: per_token, schedule or mean_gap.")]
