@@ -18,7 +18,6 @@ EXTRA_OF = {
     "lightgbm": "fit",
     "pandas": "fit",
     "matplotlib": "plot",
-    "ray": "ray",
 }
 INTERRUPTED = 130
 

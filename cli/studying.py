@@ -28,10 +28,19 @@ JOURNAL = "runs.jsonl"
 
 Policies = Annotated[
     str,
-    typer.Option("--policy", help="Policies, joined by commas: sloweave,fixed-256,sloweave:prefills=1,aging=20ms."),
+    typer.Option(
+        "--policy",
+        help="Joined by commas, with options: sloweave:prefills=1,aging=20ms,fixed-256. Policies: full, fixed-N, "
+        "token-budget-N, sarathi-edf-N, sloweave, slidingserve-N, qoserve-N.",
+    ),
 ]
 Workloads = Annotated[
-    str, typer.Option("--workload", help="Workloads, joined by commas: mixed,long:requests=200,azure:file=conv.csv.")
+    str,
+    typer.Option(
+        "--workload",
+        help="Joined by commas, with options: mixed,long:requests=200,azure:file=conv.csv. Workloads: chat, mixed, "
+        "long, bursty, sharegpt, arxiv-v1, arxiv-v2, mixed-v1, mixed-v2; of files azure, mooncake, lengths, requests.",
+    ),
 ]
 Ttfts = Annotated[
     str | None, typer.Option("--ttft", help="TTFT targets in place of the workloads': 500ms,1s.", show_default=False)
@@ -90,6 +99,8 @@ class Kept:
 
         if self.jobs is not None and self.ray is not None:
             raise UsageError("--jobs and --ray: both say where runs are played; expected one of them")
+        if self.resume and self.overwrite:
+            raise UsageError("--resume and --overwrite: the study in --out is kept or replaced; expected one of them")
         for name in ("resume", "overwrite", "plot"):
             if getattr(self, name) and self.out is None:
                 raise UsageError(f"--{name} without --out: expected the folder, such as --out study")
@@ -137,12 +148,11 @@ def open_study(costs: Costs, kept: Kept) -> Iterator[Study]:
     if note is not None:
         console.print(f"[dim]{escape(note)}[/]", highlight=False)
     with ExitStack() as stack:
-        journal = None
+        pool, journal = _pool(costs, kept), None
+        stack.callback(pool.close)
         if kept.out is not None:
             path = kept.out / JOURNAL
             journal = stack.enter_context(open_journal(path, resume=kept.resume, overwrite=kept.overwrite))
-        pool = _pool(costs, kept)
-        stack.callback(pool.close)
         try:
             yield Study(pool, journal)
         except KeyboardInterrupt:

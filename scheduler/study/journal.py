@@ -53,11 +53,6 @@ def open_journal(path: Path, *, resume: bool, overwrite: bool) -> Iterator[Journ
     Raises UsageError where there is one and neither option says what to do with it, or where other sources wrote it;
     RunReportError naming the line for damage; StorageError where it cannot be written.
     """
-    if path.exists() and not (resume or overwrite):
-        raise UsageError(
-            f"{path}: there is a study already; expected a new place: --resume to go on with it, --overwrite to "
-            "replace it, or another --out"
-        )
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
@@ -71,7 +66,13 @@ def open_journal(path: Path, *, resume: bool, overwrite: bool) -> Iterator[Journ
                 f"{path}: another process is writing it; expected no other study there: wait for it or choose another "
                 "--out"
             ) from None
-        data = b"" if overwrite and not resume else path.read_bytes()
+        data = path.read_bytes()
+        if data not in (b"", _bytes(Header(sources_sha256=sources_digest()))) and not (resume or overwrite):
+            raise UsageError(
+                f"{path}: there is a study already; expected a new place: --resume to go on with it, --overwrite to "
+                "replace it, or another --out"
+            )
+        data = b"" if overwrite else data
         intact = data.rfind(b"\n") + 1
         header, reports = _read(data[:intact], path)
         os.ftruncate(descriptor, intact)
@@ -107,8 +108,12 @@ def _read(data: bytes, path: Path) -> tuple[Header | None, dict[Cell, RunReport]
     return header, reports
 
 
+def _bytes(line: Header | Line) -> bytes:
+    return line.model_dump_json().encode() + b"\n"
+
+
 def _append(descriptor: int, path: Path, line: Header | Line) -> None:
-    data = line.model_dump_json().encode() + b"\n"
+    data = _bytes(line)
     try:
         while data:
             data = data[os.write(descriptor, data) :]

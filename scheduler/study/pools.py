@@ -47,8 +47,9 @@ class Processes:
         if not rest:
             return
         if self._executor is None:
+            # With spawn a process starts when there is a cell for it.
             self._executor = ProcessPoolExecutor(
-                min(self._jobs, len(rest)), get_context("spawn"), initializer=_start, initargs=(self._costs,)
+                self._jobs, get_context("spawn"), initializer=_start, initargs=(self._costs,)
             )
         try:
             futures = {self._executor.submit(_play, cell): cell for cell in rest}

@@ -24,8 +24,9 @@ class Study:
 
         Raises what the pool and the journal raise; what was played before is kept.
         """
-        new = [cell for cell in dict.fromkeys(cells) if cell not in self._reports]
-        done, total = len(set(cells)) - len(new), len(set(cells))
+        asked = list(dict.fromkeys(cells))
+        new = [cell for cell in asked if cell not in self._reports]
+        done, total = len(asked) - len(new), len(asked)
         if on_done is not None:
             on_done(done, total)
         for cell, report in self._pool.play(new):

@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -10,10 +11,13 @@ import time
 
 import pytest
 
+from chunkfit.cli import studying
 from chunkfit.cli.studying import texts, variants
 from chunkfit.scheduler.capacity import capacity
+from chunkfit.scheduler.policies.registry import FAMILIES
 from chunkfit.scheduler.run_report import load
 from chunkfit.scheduler.study.cell import Setting, cell, run_cell
+from chunkfit.scheduler.workloads.registry import KINDS
 from chunkfit.tables.errors import UsageError
 from tests.support.answer import Answer
 from tests.support.studies import COSTS, TABLE
@@ -124,6 +128,7 @@ def test_sensitivity_shows_what_a_biased_cost_does(tmp_path):
         (["simulate", "--truth", "same:noise=3"], 2, "expected a percentage"),
         (["simulate", "--plot"], 2, "--plot without --out"),
         (["simulate", "--log"], 2, "--log without --out"),
+        (["simulate", "--resume", "--overwrite", "--out", "x"], 2, "the study in --out is kept or replaced"),
         (["simulate", "--ray", "local", "--jobs", 2], 2, "both say where runs are played"),
         (["simulate", "--cost", TABLE, "--workload", "long", "--kv-tokens", 100, "--jobs", 1], 0, ""),
         (["simulate", "--workload", "requests:file=no.csv"], 2, "no.csv: cannot be read"),
@@ -139,6 +144,12 @@ def test_what_cannot_be_answered(arguments, code, message):
     done = Answer(*arguments)
     assert done.code == code, done.err
     assert message in done.err
+
+
+def test_the_help_names_every_policy_and_workload():
+    for option, known in ((studying.Policies, FAMILIES), (studying.Workloads, KINDS)):
+        said = option.__metadata__[0].help
+        assert all(re.search(rf"[ :]{name}[-,.:;]", said) for name in known), said
 
 
 def test_texts_are_split_at_commas_that_begin_one():

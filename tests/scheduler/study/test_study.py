@@ -116,6 +116,16 @@ def test_an_interrupted_study_goes_on_where_it_was(path, here):
     assert not nothing.played
 
 
+def test_a_study_that_played_nothing_is_none(path):
+    for _ in range(2):
+        with opened(path) as journal:
+            assert not journal.reports
+    path.write_text("notes of my own\n")
+    with pytest.raises(UsageError, match="there is a study already"), opened(path):
+        pass
+    assert path.read_text() == "notes of my own\n"
+
+
 def test_a_study_is_not_written_over_unasked(path):
     with opened(path) as journal:
         Study(Counting(), journal).reports(CELLS[:1])
