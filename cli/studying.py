@@ -169,8 +169,14 @@ def open_study(costs: Costs, kept: Kept) -> Iterator[Study]:
 def played(study: Study, cells: Sequence[Cell]) -> list[RunReport]:
     """The reports of all cells, with progress on stderr."""
     with progress() as bar:
-        task = bar.add_task("runs", total=len(cells))
-        return study.reports(cells, lambda done, total: bar.update(task, completed=done, total=total))
+        task = bar.add_task("first run, which compiles where nothing is kept", total=len(cells))
+
+        def show(done: int, total: int) -> None:
+            bar.update(task, completed=done, total=total)
+            if done:
+                bar.update(task, description="runs")
+
+        return study.reports(cells, show)
 
 
 def facts(setting: Setting, truth: NamedCost, seeds: int) -> dict[str, Any]:

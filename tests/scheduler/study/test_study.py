@@ -192,6 +192,8 @@ def test_groups_are_over_seeds(here):
     assert found[0].mean("good_share") == sum(goods) / 2
     assert found[0].spreads["good_share"].seeds == 2
     assert found[0].mean("nothing") is None
+    long = [report.metrics.groups["application 1"].good_share for report in here[:2]]
+    assert found[0].parts["application 1"]["good_share"].mean == sum(long) / 2
     assert json.dumps(found[0].data(), allow_nan=False)
 
 
