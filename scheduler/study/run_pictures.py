@@ -58,10 +58,14 @@ def timeline_picture(runs: Mapping[str, Played], title: str, path: str | PathLik
     with picture(path, 12.0, 1.2 + 2.1 * len(runs)) as figure:
         rows = figure.subplots(len(runs), 1, squeeze=False, sharex=True, sharey=True)[:, 0]
         times: Axes = None
+        longest_ms = 0.0
         for tokens, (name, played) in zip(rows, runs.items(), strict=True):
             log = played.run.log
-            times = _timeline(tokens, log[(log["start_ms"] >= start_ms) & (log["start_ms"] <= end_ms)], times)
+            shown = log[(log["start_ms"] >= start_ms) & (log["start_ms"] <= end_ms)]
+            times = _timeline(tokens, shown, times)
             tokens.set_title(name, loc="left", fontsize=9)
+            longest_ms = max(longest_ms, float(shown["latency_ms"].max(initial=0.0)))
+        times.set_ylim(0, 1.3 * longest_ms)  # of all rows; the slack of a schedule may be far above
         rows[-1].set(xlabel="time of the run, s", xlim=(start_ms / 1000, end_ms / 1000))
         figure.suptitle(title, fontsize=10)
         figure.legend(*times.get_legend_handles_labels(), loc="outside lower center", ncols=3, fontsize=8)
@@ -75,9 +79,16 @@ def _timeline(tokens: Axes, log: Any, beside: Axes) -> Axes:
     times = tokens.twinx()
     if beside is not None:
         times.sharey(beside)
-    times.step(begin, log["slack_ms"], where="post", color="C2", lw=1.2, label="slack: time to the earliest deadline")
+    times.step(
+        begin,
+        log["slack_ms"],
+        where="post",
+        color="C2",
+        lw=1.2,
+        label="slack: time to the earliest deadline (not drawn where it is far above)",
+    )
     times.step(begin, took, where="post", color="black", lw=1.0, label="iteration")
     late = took > log["slack_ms"] + TOLERANCE_MS  # nan without decodes: nobody is late
     times.plot(begin[late], took[late], "x", color="red", ms=5, label="took more than the slack")
-    times.set(ylabel="ms", ylim=(0, None))
+    times.set(ylabel="ms")
     return times
