@@ -10,7 +10,9 @@ from .output import JsonFlag, emit
 NEEDED = {
     "profile": ("torch", "pyarrow", "scipy", "pynvml"),
     "fit": ("scipy", "statsmodels", "lightgbm", "pyarrow"),
+    "sim": ("numba",),
     "plot": ("matplotlib",),
+    "ray": ("ray",),
 }
 
 

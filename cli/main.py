@@ -6,8 +6,10 @@ from collections.abc import Callable
 
 import typer
 
+from .capacity import capacity
 from .chunk import chunk
 from .compare import compare
+from .diagnose import diagnose
 from .doctor import doctor
 from .export import export
 from .fit import fit
@@ -17,7 +19,9 @@ from .microbench import microbench
 from .profile import profile
 from .report import report
 from .run import run
+from .sensitivity import sensitivity
 from .show import show
+from .simulate import simulate
 from .size import size
 from .validate import validate
 
@@ -33,6 +37,10 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "show": show,
     "chunk": chunk,
     "size": size,
+    "simulate": simulate,
+    "capacity": capacity,
+    "sensitivity": sensitivity,
+    "diagnose": diagnose,
     "report": report,
     "export": export,
 }

@@ -25,6 +25,11 @@ def percent(share: float | None) -> str:
     return "unknown" if share is None else f"{100 * share:.2f}%"
 
 
+def number(value: float | None) -> str:
+    """Four digits of what is there."""
+    return "-" if value is None else f"{value:.4g}"
+
+
 def balance_line(tokens: float) -> str:
     """What `Ridge.balance_tokens` means."""
     return f"{tokens:.3g} tokens: their own time equals the flat level"

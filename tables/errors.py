@@ -74,6 +74,12 @@ class DeviceMemoryError(ChunkfitError):
     exit_code = 3
 
 
+class WorkerError(ChunkfitError):
+    """A process or machine that plays a part of the work cannot be reached, has ended, or is of another release."""
+
+    exit_code = 3
+
+
 class StorageError(ChunkfitError):
     """A path that cannot be written: full disk, missing permission."""
 

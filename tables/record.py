@@ -39,6 +39,11 @@ class Record:
         found = _short(repr(self.values[column]))
         return LogFormatError(f"{where}: {found}; expected {expected}: correct the row or remove it")
 
+    def says(self, column: str) -> bool:
+        """Whether there is a value: no empty cell and no NaN."""
+        value = self.values.get(column)
+        return value is not None and value == value and str(value).strip().lower() not in ("", "nan")
+
     def whole(self, column: str, least: int = 0) -> int:
         """An integer from `least` to MOST; text and floats that are whole numbers count. Raises LogFormatError."""
         value = self.values.get(column)

@@ -14,7 +14,19 @@ ROOT = Path(chunkfit.__file__).parent
 FOLDERS = ("tables", "engine", "profiler", "fitters", "scheduler", "cli")
 # What each folder may import of ours: itself and those before it; the scheduler needs tables alone.
 ALLOWED = {folder: set(FOLDERS[: i + 1]) for i, folder in enumerate(FOLDERS)} | {"scheduler": {"tables", "scheduler"}}
-HEAVY = ("torch", "triton", "pandas", "matplotlib", "scipy", "statsmodels", "lightgbm", "numba", "pyarrow", "sklearn")
+HEAVY = (
+    "torch",
+    "triton",
+    "pandas",
+    "matplotlib",
+    "scipy",
+    "statsmodels",
+    "lightgbm",
+    "numba",
+    "pyarrow",
+    "sklearn",
+    "ray",
+)
 
 
 def sources(folder):

@@ -70,14 +70,11 @@ def workload(spec: str, seed: int, uncontended: Uncontended | None = None) -> Wo
     uncontended: time to first token of each request alone on the device, needed where `slowdown` sets the targets.
     Raises UsageError naming the option, and LogFormatError for what is wrong in a file.
     """
-    name, said = split_spec(spec)
-    kind = KINDS.get(name)
-    if kind is None:
-        known = "; ".join(f"{each}, {KINDS[each].summary}" for each in KINDS)
-        raise UsageError(f"workload {name!r} is unknown; expected one of: {known}")
     if seed < 0:
-        raise UsageError(f"workload {name}: seed {seed}; expected 0 or more")
-    canonical = resolve(name, said, kind.defaults, kind.file_options)
+        raise UsageError(f"workload {spec!r}: seed {seed}; expected 0 or more")
+    canonical = canonical_spec(spec)
+    name = canonical.partition(":")[0]
+    kind = KINDS[name]
     options = options_of(canonical)
     draft = kind.source(options, seed)
     requests, notes = draft.requests, list(draft.notes)
@@ -85,6 +82,18 @@ def workload(spec: str, seed: int, uncontended: Uncontended | None = None) -> Wo
     requests["arrival_ms"] = _arrivals(requests, options, seed)
     set_targets(requests, options, seed, uncontended)
     return Workload(name, seed, canonical, requests, tuple(notes))
+
+
+def canonical_spec(spec: str, **replaced: str) -> str:
+    """Every option of `spec`, with `replaced` ones in place of its own. Raises UsageError as `workload` does."""
+    name, said = split_spec(spec)
+    kind = KINDS.get(name)
+    if kind is None:
+        known = "; ".join(f"{each}, {KINDS[each].summary}" for each in KINDS)
+        raise UsageError(f"workload {name!r} is unknown; expected one of: {known}")
+    canonical = resolve(name, said | replaced, kind.defaults, kind.file_options)
+    options_of(canonical)
+    return canonical
 
 
 def _scale(requests: Requests, options: Options, notes: list[str]) -> None:

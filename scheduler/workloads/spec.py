@@ -154,16 +154,22 @@ def split_spec(
     Raises UsageError for a text of another form, and for an option said twice.
     """
     name, colon, rest = spec.partition(":")
+    said = split_options(rest, f"{what} {spec!r}", example) if colon else {}
+    return name.strip().replace("_", "-"), said
+
+
+def split_options(text: str, where: str, example: str) -> dict[str, str]:
+    """`option=value,option=value`. Raises UsageError naming `where` for another form, and for an option said twice."""
     said: dict[str, str] = {}
-    for part in rest.split(",") if colon else ():
+    for part in text.split(","):
         option, equals, value = (piece.strip() for piece in part.partition("="))
         if not equals or not option or not value:
-            raise UsageError(f"{what} {spec!r}: {part!r}; expected option=value, as in {example}")
+            raise UsageError(f"{where}: {part!r}; expected option=value, as in {example}")
         option = option.replace("-", "_")
         if option in said:
-            raise UsageError(f"{what} {spec!r}: {option} is said twice; expected once")
+            raise UsageError(f"{where}: {option} is said twice; expected once")
         said[option] = value
-    return name.strip().replace("_", "-"), said
+    return said
 
 
 def resolve(name: str, said: Mapping[str, str], defaults: Mapping[str, str], file_options: tuple[str, ...]) -> str:

@@ -115,7 +115,8 @@ def test_a_formula_is_what_it_says(formula, n, k, c, u):
     ms += (n > 0) * (f.decodes + f.decode * n + f.decode_context * n * k)
     ms += (c > 0) * (f.chunks + f.chunk_token * c + f.chunk_prefix * u + f.chunk_pair * c * (u + c / 2))
     found = bound_ticks(formula.cost(), n, k, k, c, u, 1)
-    assert found == pytest.approx(ms * TICK, abs=0.51) if n or c else found == 0
+    # Half a tick, and what the coefficients lose to 2^-45 ms: up to 0.12 ticks over c (2 u + c) pairs of tokens.
+    assert found == pytest.approx(ms * TICK, abs=0.63) if n or c else found == 0
 
 
 @settings(max_examples=100, deadline=None)

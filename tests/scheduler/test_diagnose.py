@@ -9,6 +9,7 @@ from chunkfit.tables.errors import UsageError
 from tests.support.runs import finished, never_started, requests_of
 
 TARGET = 25.0
+NO_GAPS = np.zeros(0)
 PROMPTS = np.array([200] * 90 + [5000] * 10)
 
 
@@ -21,7 +22,7 @@ def iterations(latency_ms, prompt_tokens, decodes=8, chunk_tokens=0, waiting=0):
 
 def test_spikes_with_long_prompts_mean_a_budget_too_high():
     long = np.arange(2000) % 50 == 0
-    found = budget_too_high(iterations(np.where(long, 60.0, 12.0), np.where(long, 5000, 200)), PROMPTS, TARGET)
+    found = budget_too_high(iterations(np.where(long, 60.0, 12.0), np.where(long, 5000, 200)), PROMPTS, TARGET, NO_GAPS)
     assert found.found
     assert found.evidence["episodes_with_long_prompt"] == found.evidence["episodes"] == 40
     assert found.evidence["long_prompt_tokens"] == 200
@@ -29,16 +30,28 @@ def test_spikes_with_long_prompts_mean_a_budget_too_high():
     assert "40 of 40 episodes over 25 ms" in found.says
 
 
+def test_few_spikes_that_spoil_most_requests_are_a_reason_to_look():
+    """One iteration in 200 is over the target: the P99 of iterations is in time, that of most requests is not."""
+    long = np.arange(4000) % 200 == 0
+    ran = iterations(np.where(long, 60.0, 12.0), np.where(long, 5000, 200))
+    assert budget_too_high(ran, PROMPTS, TARGET, NO_GAPS).found is False
+    found = budget_too_high(ran, PROMPTS, TARGET, np.array([60.0] * 40 + [12.0] * 60))
+    assert found.found
+    assert found.evidence["requests_over_target_share"] == 0.4
+    assert "spoil the P99 gap of 40% of the requests" in found.says
+    assert budget_too_high(ran, PROMPTS, TARGET, np.array([60.0] + [12.0] * 99)).found is False
+
+
 def test_spikes_beside_other_things_do_not():
     rng = np.random.default_rng(0)
     long, slow = np.arange(2000) % 50 == 0, rng.random(2000) < 0.05
-    found = budget_too_high(iterations(np.where(slow, 60.0, 12.0), np.where(long, 5000, 200)), PROMPTS, TARGET)
+    found = budget_too_high(iterations(np.where(slow, 60.0, 12.0), np.where(long, 5000, 200)), PROMPTS, TARGET, NO_GAPS)
     assert found.found is False
     assert "not the long prompts'" in found.says
 
 
 def test_a_run_under_its_target_has_no_symptom():
-    found = budget_too_high(iterations(np.full(500, 24.0), 5000), PROMPTS, TARGET)
+    found = budget_too_high(iterations(np.full(500, 24.0), 5000), PROMPTS, TARGET, NO_GAPS)
     assert found.found is False
     assert "P99 is in time" in found.says
 
@@ -49,16 +62,16 @@ def test_a_row_of_spikes_is_one_episode():
     latency[100:160] = 60
     prompts = np.full(1000, 200)
     prompts[100:160] = 5000
-    found = budget_too_high(iterations(latency, prompts), PROMPTS, TARGET)
+    found = budget_too_high(iterations(latency, prompts), PROMPTS, TARGET, NO_GAPS)
     assert found.found is None
     assert found.evidence["episodes"] == 1
 
 
 def test_iterations_without_decodes_stall_nobody():
-    found = budget_too_high(iterations(np.full(100, 400.0), 5000, decodes=0), PROMPTS, TARGET)
+    found = budget_too_high(iterations(np.full(100, 400.0), 5000, decodes=0), PROMPTS, TARGET, NO_GAPS)
     assert found.found is None
     mixed = iterations(np.tile([400.0, 12.0], 500), np.tile([5000, 200], 500), decodes=np.tile([0, 8], 500))
-    assert budget_too_high(mixed, PROMPTS, TARGET).found is False
+    assert budget_too_high(mixed, PROMPTS, TARGET, NO_GAPS).found is False
 
 
 def starved(ttft_ms, latency_ms, chunk_tokens, waiting=5):
@@ -121,7 +134,7 @@ def test_both_rules_and_hits_do_not_count_as_prompt():
 def test_where_every_prompt_is_too_long_any_prompt_at_all_is_told():
     prefill = np.arange(2000) % 20 == 0
     ran = iterations(np.where(prefill, 60.0, 12.0), np.where(prefill, 4000, 0))
-    found = budget_too_high(ran, np.full(100, 4000), TARGET)
+    found = budget_too_high(ran, np.full(100, 4000), TARGET, NO_GAPS)
     assert found.found
     assert found.evidence["long_prompt_tokens"] == 0
 
@@ -129,12 +142,12 @@ def test_where_every_prompt_is_too_long_any_prompt_at_all_is_told():
 def test_decodes_that_are_slow_by_themselves_are_not_the_budget():
     prefill = np.arange(2000) % 20 == 0
     ran = iterations(np.where(np.arange(2000) % 3 == 0, 60.0, 12.0), np.where(prefill, 4000, 0))
-    assert budget_too_high(ran, np.full(100, 4000), TARGET).found is False
+    assert budget_too_high(ran, np.full(100, 4000), TARGET, NO_GAPS).found is False
 
 
 def test_a_prompt_in_every_iteration_leaves_nothing_to_compare():
     spikes = np.where(np.arange(2000) % 50 == 0, 60.0, 12.0)
-    assert budget_too_high(iterations(spikes, 200), np.full(50, 200), TARGET).found is None
+    assert budget_too_high(iterations(spikes, 200), np.full(50, 200), TARGET, NO_GAPS).found is None
 
 
 LOG = np.dtype([("start_ms", "f8"), ("latency_ms", "f8"), ("decodes", "i4"), ("chunk_tokens", "i4"), ("queued", "i4")])

@@ -1,0 +1,180 @@
+"""`chunkfit simulate`: what policies are worth, before a GPU is touched."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .output import JsonFlag, emit
+from .studying import (
+    Cost,
+    DecisionTime,
+    Gate,
+    Jobs,
+    Kept,
+    KvTokens,
+    MaxRunning,
+    OnRay,
+    Out,
+    Overwrite,
+    Plot,
+    Policies,
+    Resume,
+    Seeds,
+    Tpots,
+    Truth,
+    Ttfts,
+    Workloads,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from rich.console import RenderableType
+    from rich.table import Table
+
+    from ..scheduler.study.cell import Cell, Costs
+    from ..scheduler.study.summary import Group
+
+COUNTS = ("refused", "unfinished", "preemptions")
+Rates = Annotated[
+    str | None, typer.Option("--rate", help="Requests a second in the workloads' place: 40,60,85.", show_default=False)
+]
+Log = Annotated[
+    bool,
+    typer.Option("--log", help="Also the iterations and requests of the first run, in --out: for `chunkfit diagnose`."),
+]
+
+
+def simulate(
+    policy: Policies = "sloweave,fixed-256,full",
+    workload: Workloads = "mixed",
+    rate: Rates = None,
+    ttft: Ttfts = None,
+    tpot: Tpots = None,
+    cost: Cost = "sloweave",
+    truth: Truth = "same",
+    gate: Gate = "per_token",
+    seeds: Seeds = 3,
+    max_running: MaxRunning = 128,
+    kv_tokens: KvTokens = None,
+    decision_time: DecisionTime = "0us",
+    jobs: Jobs = None,
+    ray: OnRay = None,
+    out: Out = None,
+    resume: Resume = False,
+    overwrite: Overwrite = False,
+    plot: Plot = False,
+    log: Log = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Every policy on every workload, rate, target and seed. Figures are means over seeds; one run is shown whole.
+
+    With --out: runs.jsonl (the journal), runs.csv, summary.json; --plot adds pictures, of goodput against load where
+    several rates are given, of TTFT and gaps, and of chunks against slack. The first run of all compiles: a minute.
+
+    Example: chunkfit simulate --policy sloweave,fixed-256,full --workload mixed --rate 40,60,85 --tpot 25ms
+    """
+    from ..scheduler.cost.sources import believed, true
+    from ..scheduler.run_report import write_csv
+    from ..scheduler.study.cell import Setting, cell
+    from ..scheduler.study.curve_pictures import load_picture
+    from ..scheduler.study.summary import groups
+    from ..tables.errors import UsageError
+    from ..tables.units import milliseconds
+    from .studying import JOURNAL, facts, facts_line, open_study, played, save_summary, texts, variants
+
+    kept = Kept(jobs, ray, out, resume, overwrite, plot)
+    kept.check()
+    decision_us = 1000 * milliseconds(decision_time, "--decision-time")
+    if log and out is None:
+        raise UsageError("--log without --out: expected the folder, such as --out study")
+    belief, real = believed(cost), true(truth, cost)
+    costs: Costs = {belief.name: belief, real.name: real}
+    setting = Setting(belief.name, real.name, gate, max_running, kv_tokens, decision_us)
+    cells = [
+        cell(policy_text, workload_text, seed, setting, **replaced)
+        for workload_text in texts(workload, "--workload")
+        for replaced in variants({"rate": rate, "ttft": ttft, "tpot": tpot})
+        for policy_text in texts(policy, "--policy")
+        for seed in range(seeds)
+    ]
+    cells = list(dict.fromkeys(cells))  # two texts may be one policy
+    with open_study(costs, kept) as study:
+        reports = played(study, cells)
+    found = groups(cells, reports)
+    data = facts(setting, real, seeds) | {"groups": [group.data() for group in found]}
+    shown: list[RenderableType] = [_table(found)] if len(cells) > 1 else [reports[0]]
+    shown.append(facts_line(data))
+    if out is not None:
+        write_csv(reports, out / "runs.csv")
+        files = [out / JOURNAL, out / "runs.csv", *_pictures(cells, costs, out, plot)]
+        if plot and "," in (rate or ""):
+            load_picture(found, out / "load.png")
+            files.append(out / "load.png")
+        if log:
+            files += _first_run(cells[0], costs, out)
+        shown.append(save_summary(data, files, out))
+    emit(data, as_json, *shown)
+
+
+def _first_run(cell: Cell, costs: Costs, out: Path) -> list[Path]:
+    """Played again with its log: equal cells have equal runs."""
+    from ..scheduler.run_files import save_run
+    from ..scheduler.study.cell import play, report_of
+
+    played = play(cell, costs, log=True)
+    save_run(out / "run", report_of(cell, costs, played), played.workload.requests, played.run.results, played.run.log)
+    return [out / "run"]
+
+
+def _pictures(cells: Sequence[Cell], costs: Costs, out: Path, plot: bool) -> list[Path]:
+    """Of the last workload, rate and targets one run of each policy, with seed 0."""
+    if not plot:
+        return []
+    from ..scheduler.study.cell import play
+    from ..scheduler.study.run_pictures import latency_picture, timeline_picture
+
+    last = cells[-1].workload
+    runs = {cell.policy: play(cell, costs, log=True) for cell in cells if cell.workload == last and cell.seed == 0}
+    latency_picture(runs, last, out / "latency.png")
+    timeline_picture(runs, last, out / "timeline.png")
+    return [out / "latency.png", out / "timeline.png"]
+
+
+def _table(found: Sequence[Group]) -> Table:
+    from rich.table import Table
+
+    from .guard import escape
+    from .render import number, percent
+
+    # What happened nowhere takes no column.
+    counts = [name for name in COUNTS if any(group.mean(name) for group in found)]
+    table = Table(box=None, pad_edge=False)
+    for name in ("workload", "rate/s", "TTFT", "TPOT", "policy"):
+        table.add_column(name)
+    for name in ("good", "goodput/s", "sd", "TTFT P50", "P99", "P99 gap P50", "P99", "late", *counts):
+        table.add_column(name, justify="right")
+    best: dict[str, float] = {}
+    for group in found:
+        best[group.workload] = max(best.get(group.workload, 0.0), group.spreads["goodput_per_s"].mean)
+    for group in found:
+        goodput = group.spreads["goodput_per_s"]
+        table.add_row(
+            *(group.workload.partition(":")[0], group.option("rate"), group.option("ttft"), group.option("tpot")),
+            escape(group.policy),
+            percent(group.mean("good_share")),
+            f"{goodput.mean:.4g}",
+            "" if goodput.sd is None else f"{goodput.sd:.2g}",
+            *(number(group.mean(name)) for name in ("ttft_ms_p50", "ttft_ms_p99", "p99_gap_ms_p50", "p99_gap_ms_p99")),
+            percent(group.mean("missing_schedule")),
+            *(number(group.mean(name)) for name in counts),
+            style="bold" if goodput.mean == best[group.workload] else None,
+        )
+    table.caption = (
+        "means over seeds, of quantiles over requests in ms; late: started requests with a token after arrival + TTFT "
+        "+ k TPOT; bold: the most good requests/s"
+    )
+    return table

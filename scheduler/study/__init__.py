@@ -1,0 +1,1 @@
+"""Many runs as one study: cells that say themselves whole, processes or a cluster that play them, a journal."""
