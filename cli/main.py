@@ -13,6 +13,7 @@ from .export import export
 from .fit import fit
 from .guard import guarded
 from .ingest import ingest
+from .live import live
 from .microbench import microbench
 from .profile import profile
 from .report import report
@@ -33,6 +34,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "show": show,
     "chunk": chunk,
     "size": size,
+    "live": live,
     "report": report,
     "export": export,
 }

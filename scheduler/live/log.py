@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 from typing import Any
 
@@ -71,9 +72,10 @@ class IterationLog:
 def csv_text(rows: NDArray[Any], header: bool = True, **same: object) -> str:
     """One line a row; `same`: columns before it that all rows share."""
     out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
     if header:
-        out.write(",".join([*same, *(rows.dtype.names or ())]) + "\n")
-    lead = "".join(f"{value}," for value in same.values())
+        writer.writerow((*same, *(rows.dtype.names or ())))
     for row in rows.tolist():
-        out.write(lead + ",".join(f"{value:.6g}" if isinstance(value, float) else str(value) for value in row) + "\n")
+        cells = (f"{value:.6g}" if isinstance(value, float) else value for value in row)
+        writer.writerow((*same.values(), *cells))
     return out.getvalue()
