@@ -33,7 +33,7 @@ def study_shown(study: LiveStudyV1) -> list[Table | str]:
         shown.append(_curve(on_curve))
     if in_rounds:
         shown.append(_rounds(in_rounds, study))
-    shown += [_promise(study), _errors(study)]
+    shown += [_promise(study), _decisions(study), _errors(study)]
     if study.simulator:
         shown.append(_simulator(study))
     shown.append(_checks(study))
@@ -61,9 +61,9 @@ def soak_shown(report: SoakReport) -> list[Table | str]:
 def _table(title: str, *columns: str) -> Table:
     from rich.table import Table
 
-    table = Table(title=title, title_justify="left")
+    table = Table(title=title, title_justify="left", caption_justify="left", padding=(0, 0))
     for index, column in enumerate(columns):
-        table.add_column(column, justify="left" if index == 0 else "right")
+        table.add_column(column, justify="left" if index == 0 else "right", no_wrap=index == 0)
     return table
 
 
@@ -89,31 +89,24 @@ def _rounds(runs: list[LiveRunV1], study: LiveStudyV1) -> Table:
         "policy",
         "rounds",
         "good /s",
-        "least",
-        "most",
         "good",
-        "TTFT P50 ms",
-        "P99",
-        "P99 gap P50 ms",
-        "P99",
+        "TTFT P50, P99",
+        "P99 gap P50, P99",
         "J / good",
     )
     for name, spread in study.goodput.items():
-        groups = [run.report for run in runs if run.report.policy == name]
-        over_all = [report.over_all for report in groups]
+        reports = [run.report for run in runs if run.report.policy == name]
+        groups = [report.over_all for report in reports]
         table.add_row(
             name,
             str(spread.seeds),
-            f"{spread.mean:.4g}",
-            f"{spread.least:.4g}",
-            f"{spread.most:.4g}",
-            percent(sum(group.good_share for group in over_all) / len(over_all)),
-            _mean([group.ttft_ms.p50 for group in over_all]),
-            _mean([group.ttft_ms.p99 for group in over_all]),
-            _mean([group.p99_gap_ms.p50 for group in over_all]),
-            _mean([group.p99_gap_ms.p99 for group in over_all]),
-            _mean([report.joules_per_good for report in groups]),
+            f"{spread.mean:.4g} [{spread.least:.3g}, {spread.most:.3g}]",
+            f"{100 * sum(group.good_share for group in groups) / len(groups):.0f}%",
+            f"{_mean([g.ttft_ms.p50 for g in groups])}, {_mean([g.ttft_ms.p99 for g in groups])}",
+            f"{_mean([g.p99_gap_ms.p50 for g in groups])}, {_mean([g.p99_gap_ms.p99 for g in groups])}",
+            _mean([report.joules_per_good for report in reports]),
         )
+    table.caption = "good /s with the least and the most of the rounds; times in ms"
     return table
 
 
@@ -122,19 +115,13 @@ def _promise(study: LiveStudyV1) -> Table:
         "the bound against the clock, at the iterations that were chosen",
         "policy",
         "iterations",
-        "over bound",
+        "over",
         "coverage [95%]",
-        "beside a chunk",
+        "over beside a chunk",
         "with host",
-        "worst T - E",
-        "decision P50, P99 us",
-        "budget used P50, P99",
     )
     for name, promise in study.promise.items():
         loop = promise.closed_loop
-        worst = "" if promise.worst_under_ms is None else f"{promise.worst_under_ms:.3g} ms"
-        decision = f"{_number(promise.decision_p50_us)}, {_number(promise.decision_p99_us)}"
-        used = f"{percent(promise.budget_used_p50)}, {percent(promise.budget_used_p99)}"
         table.add_row(
             name,
             f"{loop.rows:,}",
@@ -142,11 +129,24 @@ def _promise(study: LiveStudyV1) -> Table:
             f"{percent(loop.coverage)} [{percent(loop.low)}, {percent(loop.high)}]",
             _share(promise.chosen),
             _share(promise.with_host),
-            worst,
-            decision,
-            used,
         )
     table.caption = _promise_caption(next(iter(study.promise.values()), None), study)
+    return table
+
+
+def _decisions(study: LiveStudyV1) -> Table:
+    table = _table(
+        "decisions", "policy", "decision P50, P99 us", "host ms", "slack used P50, P99", "over slack", "worst T - E"
+    )
+    for name, promise in study.promise.items():
+        table.add_row(
+            name,
+            f"{_number(promise.decision_p50_us)}, {_number(promise.decision_p99_us)}",
+            _number(promise.host_mean_ms),
+            f"{percent(promise.budget_used_p50)}, {percent(promise.budget_used_p99)}",
+            percent(promise.over_budget),
+            f"{_number(promise.worst_under_ms)} ms",
+        )
     return table
 
 
@@ -172,13 +172,13 @@ def _errors(study: LiveStudyV1) -> Table:
 
 def _simulator(study: LiveStudyV1) -> Table:
     table = _table(
-        "the simulator beside the device, same arrivals and table",
+        "the simulator beside the device, same arrivals",
         "policy",
         "figure",
         "live",
         "by the table",
         "",
-        "with the runs' T / E",
+        "and T / E",
         "",
     )
     for name, figures in study.simulator.items():
@@ -187,13 +187,15 @@ def _simulator(study: LiveStudyV1) -> Table:
             for value in (each.by_table, each.by_residuals):
                 difference = each.difference(value)
                 cells += [_number(value), "" if difference is None else f"{100 * difference:+.1f}%"]
-            table.add_row(name, figure, _number(each.live), *cells)
+            table.add_row(name, figure.replace("_", " "), _number(each.live), *cells)
+    table.caption = "T / E: what the live runs of the policy showed, drawn at random"
     return table
 
 
 def _checks(study: LiveStudyV1) -> Table:
     words = {True: "[green]pass[/]", False: "[red]FAIL[/]", None: "not measured"}
     table = _table("what has to hold", "what", "verdict", "figure", "limit")
+    table.columns[0].no_wrap = False
     for check in study.checks:
         table.add_row(escape(check.name), words[check.held], _number(check.figure), f"{check.limit:g}")
     return table

@@ -1,7 +1,7 @@
 """Everything that can go wrong with requests, for a long time: what is left over, lost or grown afterwards?
 
 Waves of bursts over capacity, prompts at and over the length limit, outputs of no tokens, cancels at any moment, and
-KV pages for few requests, so that preemption is the rule.
+KV pages for two of the longest requests, so that preemption is the rule.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ from .serve import LiveCosts, LiveRun, Outside, serve
 WAVE_REQUESTS = 48
 BURSTS = 3
 BURST_EVERY_MS = 400.0
-LONGEST_REQUESTS_HELD = 3  # KV pages for so many
+LONGEST_TOKENS = 2048  # of a request, where the table holds longer ones
+LONGEST_REQUESTS_HELD = 2  # KV pages for so many
 HANGS_AFTER_MS = 120_000.0
 SETTLED = 0.2  # of the time, after which memory may no longer grow: minute 2 of 10
 MOST_GROWTH = 0.02
@@ -71,12 +72,12 @@ class Wave:
 
 def wave(rng: np.random.Generator, limits: Limits) -> Wave:
     """Bursts of requests of every kind."""
-    longest = min(limits.max_request_tokens, limits.pages * limits.page_tokens)
+    longest = limits.max_request_tokens
     requests = empty_requests(WAVE_REQUESTS)
     burst = np.sort(rng.integers(0, BURSTS, WAVE_REQUESTS))
     requests["arrival_ms"] = np.sort(BURST_EVERY_MS * burst + rng.uniform(0, 20, WAVE_REQUESTS))
-    output = np.minimum(np.maximum(1, rng.lognormal(3, 1, WAVE_REQUESTS).astype(int)), longest // 4)
-    prompt = np.minimum(np.maximum(1, rng.lognormal(5, 1.2, WAVE_REQUESTS).astype(int)), longest - output)
+    output = np.clip(longest / 40 * rng.lognormal(0, 1, WAVE_REQUESTS), 1, longest / 4).astype(int)
+    prompt = np.clip(longest / 8 * rng.lognormal(0, 1.2, WAVE_REQUESTS), 1, longest - output).astype(int)
     kind = rng.random(WAVE_REQUESTS)
     prompt = np.where(kind < 0.06, longest - output, prompt)
     prompt = np.where(kind > 0.95, longest - output + rng.integers(1, 50, WAVE_REQUESTS), prompt)
@@ -95,8 +96,10 @@ def soak(
     on_wave: Callable[[SoakReport], None] = lambda report: None,
 ) -> SoakReport:
     """Waves under one policy after another until the time is up. on_wave: told what there is so far."""
-    per_request = -(-min(bench.limits.max_request_tokens, bench.limits.pages * 16) // 16)
-    limits = replace(bench.limits, pages=min(bench.limits.pages, LONGEST_REQUESTS_HELD * per_request))
+    given = bench.limits
+    longest = min(given.max_request_tokens, given.pages * given.page_tokens, LONGEST_TOKENS)
+    pages = min(given.pages, LONGEST_REQUESTS_HELD * -(-longest // given.page_tokens))
+    limits = replace(given, pages=pages, max_request_tokens=longest)
     costs = LiveCosts.of(bench.table)
     rng = np.random.default_rng(bench.seed)
     totals = dict.fromkeys(("requests", "finished", "refused", "cancelled", "preemptions", "lost", "short"), 0)
