@@ -13,9 +13,9 @@ import pytest
 from rich.console import Console
 
 from chunkfit.cli import live_display
-from chunkfit.cli.live import policies_of
+from chunkfit.cli.live import live, policies_of
 from chunkfit.cli.live_display import Finished, Running
-from chunkfit.tables.errors import UsageError
+from chunkfit.tables.errors import LogFormatError, StorageError, TableFormatError, UsageError
 
 QUICK = ("--policy", "sloweave,fixed-128", "--rate", 6, "--seconds", 2, "--rounds", 2, "--max-running", 32)
 
@@ -50,35 +50,33 @@ def test_every_iteration_is_logged(ran):
     assert all(float(row["engine_ms"]) > 0 and float(row["expected_ms"]) > 0 for row in rows)
 
 
-def test_a_soak(made, command, tmp_path):
-    done = command("live", made / "table.json", "--soak", "5s", "--policy", "sloweave", "--json", cwd=tmp_path)
-    assert done.code == 0, done.err
-    assert done.json["lost"] == done.json["short"] == done.json["pages_lost"] == 0
-    assert done.json["requests"] >= 48
+def test_a_soak(made, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    live(made / "table.json", policy="sloweave", soak="5s", as_json=True)
+    report = json.loads(capsys.readouterr().out)
+    assert report["lost"] == report["short"] == report["pages_lost"] == 0
+    assert report["requests"] >= 48
     assert list(tmp_path.iterdir()) == []
 
 
-def refused(command, *arguments, code):
-    done = command("live", *arguments, "--rate", 5, "--seconds", 1)
-    assert done.code == code, done.err
-    assert "Traceback" not in done.err
-    return done.err.replace("\n", " ")
+def test_what_cannot_be_served(made, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
 
+    def refused(error, match, table=made / "table.json", **options):
+        with pytest.raises(error, match=match):
+            live(table, **{"rate": 5.0, "seconds": 1.0} | options)
 
-def test_what_cannot_be_served(made, command, tmp_path):
     whole = (made / "table.json").read_text()
     (tmp_path / "cut.json").write_text(whole[: len(whole) // 2])
-    assert "byte" in refused(command, tmp_path / "cut.json", code=1)
-    said = refused(command, made / "table.json", "--kv-tokens", 64, code=2)
-    assert "4 KV pages of 16 tokens" in said
-    assert "give more --kv-tokens" in said
+    refused(TableFormatError, "byte", tmp_path / "cut.json")
+    refused(UsageError, r"4 KV pages of 16 tokens.*give more --kv-tokens", kv_tokens=192, max_running=128)
     (tmp_path / "trace.csv").write_text("arrival_ms,prompt_tokens,output_tokens\n5,10,3\n1,10,3\n")
-    trace = f"requests:file={tmp_path / 'trace.csv'},arrivals=poisson"
-    said = refused(command, made / "table.json", "--workload", trace, code=1)
-    assert "line 3" in said
-    assert "rows in order of arrival" in said
-    assert "--tpot" in refused(command, made / "table.json", "--tpot", "3", code=2)
-    assert "gate 'best' is unknown" in refused(command, made / "table.json", "--gate", "best", code=2)
+    refused(LogFormatError, r"line 3.*rows in order of arrival", workload="requests:file=trace.csv,arrivals=poisson")
+    refused(UsageError, "--tpot '3': expected", tpot="3")
+    refused(UsageError, "gate 'best' is unknown", gate="best")
+    refused(UsageError, r"--rounds 0.*one round at least", rounds=0)
+    (tmp_path / "file").write_text("in the way")
+    refused(StorageError, "cannot be made", out=tmp_path / "file" / "live")
 
 
 def test_policies_in_a_list():
