@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .guard import INTERRUPTED
-from .output import JsonFlag, emit
+from .output import JsonFlag, emit, progress_console
 from .profile import Attention, Model
 
 if TYPE_CHECKING:
     from ..scheduler.live.bench import Bench
     from ..scheduler.live.session import Plan
+    from ..scheduler.live.soak import SoakReport
     from ..scheduler.policies import Policy
 
 POLICIES = "sloweave,fixed-256,fixed-1024,full,slidingserve-512"
@@ -77,7 +78,6 @@ def live(
     from ..tables.units import milliseconds
     from .guard import escape
     from .live_display import Display
-    from .output import progress_console
 
     if not (seconds > 0 and curve_seconds > 0 and rounds >= 1 and (rate is None or rate > 0)):
         raise UsageError(
@@ -104,7 +104,7 @@ def live(
     console, note = progress_console(), slower_note()
     if note is not None:
         console.print(f"[yellow]{escape(note)}[/]", highlight=False)
-    console.print(f"serving on {escape(costs.fingerprint.title())}", highlight=False)
+    console.print(f"serving on {escape(costs.fingerprint.title())}; policies are compiled once", highlight=False)
     executor = open_executor(costs, seed, model=model, attention=attention)
     calibrator = OnlineCalibrator(costs) if online else None
     with Display() as display, first_ctrl_c() as stop:
@@ -142,7 +142,12 @@ def _soaked(bench: Bench, policies: Sequence[Policy], seconds: float) -> Done:
     from ..scheduler.live.soak import soak
     from .live_view import soak_shown
 
-    report = soak(bench, policies, seconds)
+    with progress_console().status("soaking") as status:
+
+        def show(report: SoakReport) -> None:
+            status.update(f"soaking: {report.seconds:.0f} of {seconds:.0f} s, {report.requests:,} requests")
+
+        report = soak(bench, policies, seconds, show)
     exit_code = INTERRUPTED if report.stopped else 0 if report.held else 1
     return report.model_dump(mode="json"), exit_code, soak_shown(report)
 
