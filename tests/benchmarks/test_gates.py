@@ -1,13 +1,11 @@
 """What of a session's files was to hold."""
 
 import json
-from pathlib import Path
 
 import gpu_gates
 import gpu_summary
 import pytest
 
-import chunkfit
 from chunkfit.fitters.fit import fit
 from chunkfit.profiler.synthetic_profile import synthetic_profile
 
@@ -124,17 +122,15 @@ def test_a_live_session(tmp_path, monkeypatch, capsys):
 
 
 def live_study():
-    from support.live_runs import virtual
+    from support.live_runs import synthetic_table, virtual
 
     from chunkfit.scheduler.live.bench import Bench
     from chunkfit.scheduler.live.opening import limits_of
     from chunkfit.scheduler.live.session import Plan, session
     from chunkfit.scheduler.live.targets import maker, targets_for
     from chunkfit.scheduler.policies import policy
-    from chunkfit.tables import CostTable
 
-    golden = Path(chunkfit.__file__).parent / "tests" / "tables" / "golden" / "table-v1.json"
-    table = CostTable.load(golden)
+    table = synthetic_table()
     bench = Bench(table, virtual(), limits_of(table, 32, None), "per_token")
     targets = targets_for(table, bench.limits, "mixed:prompt_scale=0.5x", "1.1s", "25ms")
     policies = [policy("sloweave"), policy("fixed-128")]

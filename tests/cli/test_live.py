@@ -69,7 +69,7 @@ def test_what_cannot_be_served(made, tmp_path, monkeypatch):
     whole = (made / "table.json").read_text()
     (tmp_path / "cut.json").write_text(whole[: len(whole) // 2])
     refused(TableFormatError, "byte", tmp_path / "cut.json")
-    refused(UsageError, r"4 KV pages of 16 tokens.*give more --kv-tokens", kv_tokens=192, max_running=128)
+    refused(UsageError, r"4 KV pages of 16 tokens.*give more --kv-tokens", kv_tokens=64)
     (tmp_path / "trace.csv").write_text("arrival_ms,prompt_tokens,output_tokens\n5,10,3\n1,10,3\n")
     refused(LogFormatError, r"line 3.*rows in order of arrival", workload="requests:file=trace.csv,arrivals=poisson")
     refused(UsageError, "--tpot '3': expected", tpot="3")
