@@ -1,4 +1,4 @@
-# Two commands do everything on a fresh machine with Python 3.11 or later, environment included:
+# Each of these does everything on a fresh machine with Python 3.11 or later, environment included:
 #   make run    measure this machine, fit, certify and export a cost table
 #   make live   the same, then serve on it: the table against the clock, policies against each other
 #   make test   the checks that CI runs

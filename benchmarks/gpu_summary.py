@@ -55,7 +55,8 @@ def live_rows(path: Path) -> list[tuple[str, str]]:
     study = study_of(path)
     rows = [(path.stem, study.targets.title())]
     for name, spread in study.goodput.items():
-        reports = [run.report for run in study.runs if run.phase == "rounds" and run.report.policy == name]
+        whole = [run for run in study.runs if run.phase == "rounds" and not run.stopped]
+        reports = [run.report for run in whole if run.report.policy == name]
         ttft, gap = reports[-1].over_all.ttft_ms.p99, reports[-1].over_all.p99_gap_ms.p99
         joules = reports[-1].joules_per_good
         text = f"{spread.mean:.4g} good/s; last round: TTFT P99 {_ms(ttft)}, gap P99 {_ms(gap)}"

@@ -27,8 +27,9 @@ def study_shown(study: LiveStudyV1) -> list[Table | str]:
         lines.append(("calibrated", f"bounds times {study.calibrated.bound_factor:.3f} at the end"))
     lines += [("note", f"[yellow]{escape(note)}[/]") for note in study.notes]
     shown: list[Table | str] = [grid(lines)]
-    on_curve = [run for run in study.runs if run.phase == "curve"]
-    in_rounds = [run for run in study.runs if run.phase == "rounds"]
+    whole = [run for run in study.runs if not run.stopped]
+    on_curve = [run for run in whole if run.phase == "curve"]
+    in_rounds = [run for run in whole if run.phase == "rounds"]
     if on_curve:
         shown.append(_curve(on_curve))
     if in_rounds:

@@ -15,7 +15,7 @@ from .serve import LiveCosts
 from .targets import MakeWorkload
 
 SHARES_OF_CAPACITY = (0.2, 0.6, 0.9, 1.2, 1.7)
-MOST_EXTRA_RATES = 3
+MOST_EXTRA_RATES = 2
 IDLE_GOOD, OVERLOAD_GOOD = 0.9, 0.5  # of the best policy at the lowest and at the highest rate of a curve
 NEAR_CAPACITY = 0.8  # good share of the best static policy, in the middle of the 70-90% where choices differ
 STATIC = ("full", "fixed")

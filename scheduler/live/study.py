@@ -40,10 +40,11 @@ class Check(Strict):
 
 
 class LiveRunV1(Strict):
-    """phase: one of a curve's rates, or a round at one rate."""
+    """phase: one of a curve's rates, or a round at one rate. stopped: cut, so that its requests say nothing."""
 
     phase: Literal["curve", "rounds"]
     rate: Annotated[float, Field(gt=0, description="requests/s that arrived")]
+    stopped: bool
     report: RunReport
 
 
@@ -100,12 +101,13 @@ def study(
     calibrated: CalibratedV1 | None,
     notes: Sequence[str],
 ) -> LiveStudyV1:
-    """What is known after those runs; the sentinel is read once more before."""
+    """What is known after those runs; the sentinel is read once more before. Goodput is of whole runs."""
     bench.read_sentinel()
     outcomes = [*on_curve, *in_rounds]
+    whole = [outcome for outcome in in_rounds if not outcome.live.stopped]
     goodput = {
         name: over_seeds([outcome.report.over_all.goodput_per_s for outcome in each])
-        for name, each in by_policy(in_rounds).items()
+        for name, each in by_policy(whole).items()
     }
     sentinel = bench.quiet()
     return LiveStudyV1(
@@ -116,8 +118,8 @@ def study(
         gate=bench.gate,
         targets=targets,
         runs=[
-            *(LiveRunV1(phase="curve", rate=outcome.rate, report=outcome.report) for outcome in on_curve),
-            *(LiveRunV1(phase="rounds", rate=outcome.rate, report=outcome.report) for outcome in in_rounds),
+            *(_run("curve", outcome) for outcome in on_curve),
+            *(_run("rounds", outcome) for outcome in in_rounds),
         ],
         promise={name: promise_of(joined_log(each), bench.table) for name, each in by_policy(outcomes).items()},
         goodput=goodput,
@@ -125,11 +127,15 @@ def study(
         sentinel_level=bench.level(),
         simulator={name: dict(each) for name, each in simulator.items()},
         calibrated=calibrated,
-        checks=_checks(bench, outcomes, in_rounds, goodput, simulator),
+        checks=_checks(bench, outcomes, whole, goodput, simulator),
         inconclusive=None if sentinel.quiet else f"the machine was {sentinel.title()}",
         stopped=bench.stopped,
         notes=list(notes),
     )
+
+
+def _run(phase: Literal["curve", "rounds"], outcome: Outcome) -> LiveRunV1:
+    return LiveRunV1(phase=phase, rate=outcome.rate, stopped=outcome.live.stopped, report=outcome.report)
 
 
 def by_policy(outcomes: Sequence[Outcome]) -> dict[str, list[Outcome]]:

@@ -128,8 +128,9 @@ def test_stopped_it_says_what_there_is_so_far():
     found, outcomes = session(bench, plan_of(bench, rate=5.0, rounds=2, seconds=1.0))
     assert (len(outcomes), found.stopped, found.exit_code) == (3, True, 130)
     assert outcomes[-1].live.stopped
-    assert set(found.goodput) == set(POLICIES[:3])
-    assert set(found.simulator) == set(POLICIES[:2])  # a run that was cut has no counterpart
+    assert [run.stopped for run in found.runs] == [False, False, True]
+    assert set(found.goodput) == set(found.simulator) == set(POLICIES[:2])  # one that was cut says nothing of requests
+    assert set(found.promise) == set(POLICIES[:3])  # of its iterations it does
 
 
 def test_a_table_of_another_engine_serves_nobody():
