@@ -15,6 +15,7 @@ from ...engine.provenance import installed_version
 from ...profiler.plan import sentinel_point
 from ...profiler.sentinel import SentinelVerdict, judge
 from ...tables.batch import Batch
+from ...tables.calibrator import Calibrator
 from ...tables.cost_table import CostTable
 from ...tables.errors import UsageError
 from ...tables.fingerprint import require_same
@@ -24,7 +25,8 @@ from ..run_report import CostsV1, RunReport, scheduling_facts, workload_facts
 from ..state import Limits
 from ..workloads.workload import Workload
 from .executor import Executor
-from .serve import Glance, LiveCalibrator, LiveCosts, LiveRun, Outside, serve
+from .flight import Stage
+from .serve import Glance, LiveCosts, LiveRun, Outside, serve
 
 SENTINEL_WARMUPS = 3
 SENTINEL_REPEATS = 3
@@ -58,7 +60,7 @@ class Bench:
     limits: Limits
     gate: str
     seed: int = 0
-    calibrator: LiveCalibrator | None = None
+    calibrator: Calibrator | None = None
     watch: Callable[[str, float, Glance], None] | None = None
     on_run: Callable[[Outcome], None] = lambda outcome: None
     stop: Callable[[], bool] = lambda: False
@@ -166,6 +168,7 @@ class Bench:
                 "iterations": run.iterations,
                 "prefill_tokens": int(run.log["chunk_tokens"].sum(dtype=np.int64)),
                 "decode_tokens": int(run.log["decodes"].sum(dtype=np.int64)),
+                **{f"left_{stage}": sum(request.stage is stage for request in live.left) for stage in Stage},
             },
             exceptions={"aged_prefill": run.exceptions, "relegated": run.relegations},
             scheduling=scheduling_facts(run.log["decision_us"], added=self.executor.real_time),

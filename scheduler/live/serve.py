@@ -6,15 +6,14 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from ...profiler.timing import quiet_gc
-from ...tables.adjusted_table import AdjustedTable
-from ...tables.batch import Batch
+from ...tables.calibrator import Calibrator
 from ...tables.cost_table import CostTable
 from ...tables.lookup import TICKS_PER_MS
 from ..advance import make_pages
@@ -28,21 +27,12 @@ from ..state import Limits, empty_state, mean_context
 from ..workloads.workload import check_requests
 from .cancel import NOT_IN_FLIGHT, cancel
 from .executor import Executor, batch_of
-from .flight import Flight
+from .flight import Flight, InFlight
 from .log import IterationLog
 
 PATIENCE_MS = 50.0  # the longest wait without looking up
 SHOWN_EVERY_MS = 250.0
 RESERVE_DECAY = 0.9  # of the moving average of what the host takes between decision and engine
-
-
-class LiveCalibrator(Protocol):
-    """`tables.calibrator.Calibrator` whose table has one factor on all bounds."""
-
-    @property
-    def table(self) -> AdjustedTable: ...
-
-    def observe(self, batch: Batch, latency_ms: float) -> None: ...
 
 
 class LiveCosts(NamedTuple):
@@ -74,11 +64,13 @@ class Glance:
 class LiveRun:
     """run: as the simulator gives it, with a log of LIVE_ITERATION. texts: output token ids of each row that has any.
 
-    joules: None where the device does not say. stopped: ended before its time. pages_lost: that nobody gave back.
+    left: who was still in flight at the end. joules: None where the device does not say. stopped: ended before its
+    time. pages_lost: that nobody gave back.
     """
 
     run: Run
     texts: dict[int, list[int]]
+    left: tuple[InFlight, ...]
     joules: float | None
     stopped: bool
     pages_lost: int
@@ -116,7 +108,7 @@ def serve(
     limits: Limits,
     *,
     seed: int = 0,
-    calibrator: LiveCalibrator | None = None,
+    calibrator: Calibrator | None = None,
     outside: Outside | None = None,
 ) -> LiveRun:
     """Serves `requests` (WORKLOAD, in order of arrival) as they come, until all have left or the time is up.
@@ -143,7 +135,7 @@ class _Serving:
         executor: Executor,
         limits: Limits,
         seed: int,
-        calibrator: LiveCalibrator | None,
+        calibrator: Calibrator | None,
         outside: Outside,
     ) -> None:
         self.world = world_of(requests, EXACT, 0.0, outside.until_ms)
@@ -175,6 +167,7 @@ class _Serving:
                 else:
                     arrival_ms = next_arrival(self.world.workload, self.world.arrived) / TICKS_PER_MS
                     executor.wait(min(arrival_ms, executor.now_ms() + PATIENCE_MS))
+            left = tuple(self.flight.requests())
         finally:
             self.flight.end()
         sum_up_unfinished(self.world, self.state)
@@ -189,7 +182,7 @@ class _Serving:
             int(scalars["relegations"]),
         )
         used = None if joules is None or after is None else after - joules
-        return LiveRun(run, self.flight.texts, used, stopped, free - executor.allocator.free_pages)
+        return LiveRun(run, self.flight.texts, left, used, stopped, free - executor.allocator.free_pages)
 
     def _over(self) -> bool:
         """After whoever is there by now has joined, been refused or cancelled."""

@@ -128,6 +128,7 @@ def test_time_up_and_stop_leave_the_rest_unfinished(costs):
     up = serve(requests, policy("full"), costs, virtual(), limits_of(costs), outside=Outside(until_ms=200.0))
     assert (up.run.results["status"] == Status.UNFINISHED).sum() >= 3
     assert up.run.log["start_ms"].max() < 200
+    assert {flown.row for flown in up.left} == set(range(int((np.arange(8) * 40.0 < up.run.makespan_ms).sum())))
     assert not up.stopped
     asked = iter([False] * 5 + [True])
     cut = serve(requests, policy("full"), costs, virtual(), limits_of(costs), outside=Outside(stop=lambda: next(asked)))
@@ -189,18 +190,17 @@ def test_a_calibrator_moves_the_bound_that_decides(costs):
 
 
 def test_stages_of_the_requests_in_flight(costs):
-    from chunkfit.scheduler.live import serve as module
-
+    """After two iterations: one decodes, the next is in its prompt, the third finds both places taken."""
     requests = workload(3, prompt_tokens=[30, 300, 30], output_tokens=20)
-    one = module._Serving(requests, policy("fixed-64"), costs, virtual(), Limits(2, pages=100), 0, None, Outside())
-    assert one.flight.requests() == []
-    one._over()
-    one._iterate()
-    one._over()
-    one._iterate()
-    stages = [(flown.row, flown.stage.value, flown.tokens) for flown in one.flight.requests()]
-    assert stages == [(0, "decoding", 2), (1, "prefilling", 0), (2, "waiting", 0)]
-    assert sum(flown.pages for flown in one.flight.requests()) == 100 - 0 - (100 - 2 - 19)
+    asked = iter([False] * 2 + [True])
+    outside = Outside(stop=lambda: next(asked))
+    live = serve(requests, policy("fixed-64"), costs, virtual(), Limits(2, pages=100), outside=outside)
+    assert [(flown.row, flown.stage.value, flown.tokens, flown.computed) for flown in live.left] == [
+        (0, "decoding", 2, 31),
+        (1, "prefilling", 0, 64),
+        (2, "waiting", 0, 0),
+    ]
+    assert [flown.pages for flown in live.left] == [2, 19, 0]
 
 
 def test_prompts_are_the_same_in_every_run():
