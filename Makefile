@@ -14,7 +14,7 @@ run: $(STAMP)
 
 # Under 8 minutes. Short requests: the CPU's tiny model is measured to contexts of 1,024.
 live: $(STAMP)
-	$(BIN)/chunkfit run --minutes 1.5 --points 320 --out chunkfit-live --overwrite
+	$(BIN)/chunkfit run --minutes 2.5 --points 320 --out chunkfit-live --overwrite
 	$(BIN)/chunkfit live chunkfit-live/table.json --out chunkfit-live --check-simulator \
 		--policy sloweave,fixed-64,fixed-256,slidingserve-256 --curve-policy sloweave,fixed-64,fixed-256 \
 		--workload mixed:prompt_scale=0.2x,output_scale=0.3x

@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from ...tables.lookup import WEIGHT_ONE
 from ..policies import Policy
 from .bench import Bench, Outcome
 from .fidelity import Compared, compare_with_simulator
 from .rates import curve, near_capacity
 from .study import CalibratedV1, LiveStudyV1, by_policy, study
-from .targets import MakeWorkload, Targets, refused_note
+from .targets import MakeWorkload, Targets, refused_note, require_room
+
+TRIED_FIRST = 100  # requests, of which one at least must fit
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +40,8 @@ def session(bench: Bench, plan: Plan) -> tuple[LiveStudyV1, list[Outcome]]:
 
     Raises UsageError where the engine has no room for a single request of the workload.
     """
-    first = plan.make(plan.rate or 1.0, max(plan.seconds, 100 / (plan.rate or 1.0)), bench.seed)
-    notes = [note for note in (refused_note(first.requests, bench.limits),) if note]
+    first = plan.make(1.0, TRIED_FIRST, bench.seed)
+    require_room(first.requests, bench.limits)
     bench.warm_up(plan.policies[0], first)
     seeds = [bench.seed + 1 + index for index in range(plan.rounds)]
     on_curve: list[Outcome] = []
@@ -54,10 +58,22 @@ def session(bench: Bench, plan: Plan) -> tuple[LiveStudyV1, list[Outcome]]:
     simulator: dict[str, dict[str, Compared]] = {}
     if plan.check_simulator:
         simulator = {name: compare_with_simulator(bench, each) for name, each in by_policy(whole).items()}
+    outcomes = [*on_curve, *in_rounds]
+    served = {outcome.report.workload.sha256: outcome.workload for outcome in outcomes}
+    notes = [note for made in served.values() for note in made.notes]
+    if served:
+        note = refused_note(np.concatenate([made.requests for made in served.values()]), bench.limits)
+        notes += [note] if note else []
     found = study(
-        bench, plan.targets, on_curve, in_rounds, simulator=simulator, calibrated=_calibrated(bench), notes=notes
+        bench,
+        plan.targets,
+        on_curve,
+        in_rounds,
+        simulator=simulator,
+        calibrated=_calibrated(bench),
+        notes=tuple(dict.fromkeys(notes)),
     )
-    return found, [*on_curve, *in_rounds]
+    return found, outcomes
 
 
 def _calibrated(bench: Bench) -> CalibratedV1 | None:

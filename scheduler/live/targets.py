@@ -83,21 +83,29 @@ def maker(spec: str, targets: Targets) -> MakeWorkload:
     return make
 
 
-def refused_note(requests: NDArray[Any], limits: Limits) -> str | None:
-    """How many requests are longer than the engine holds. Raises UsageError where that is all of them."""
-    tokens = requests["prompt_tokens"].astype(np.int64) + requests["output_tokens"]
-    most = min(limits.max_request_tokens, limits.pages * limits.page_tokens)
-    longer = int((tokens > most).sum())
-    if longer == len(tokens):
+def require_room(requests: NDArray[Any], limits: Limits) -> None:
+    """Raises UsageError where not one of the requests fits the engine."""
+    tokens, most = _lengths(requests, limits)
+    if (tokens > most).all():
         raise UsageError(
-            f"the shortest of {longer:,} requests has {int(tokens.min()):,} tokens, and one request may have "
+            f"the shortest of {len(tokens):,} requests has {int(tokens.min()):,} tokens, and one request may have "
             f"{most:,}: {limits.pages:,} KV pages of {limits.page_tokens} tokens, longest request measured "
             f"{limits.max_request_tokens:,}; expected room for one at least: give more --kv-tokens, shorter requests "
             "(prompt_scale=0.2x, max_prompt=800) or a table of a larger domain"
         )
-    if not longer:
-        return None
-    return f"{longer:,} of {len(tokens):,} requests have more than {most:,} tokens and are refused"
+
+
+def refused_note(requests: NDArray[Any], limits: Limits) -> str | None:
+    """How many requests are longer than the engine holds."""
+    tokens, most = _lengths(requests, limits)
+    longer = int((tokens > most).sum())
+    return f"{longer:,} of {len(tokens):,} requests have more than {most:,} tokens and are refused" if longer else None
+
+
+def _lengths(requests: NDArray[Any], limits: Limits) -> tuple[NDArray[np.int64], int]:
+    """Tokens of each request, and the most that one may have."""
+    tokens = requests["prompt_tokens"].astype(np.int64) + requests["output_tokens"]
+    return tokens, min(limits.max_request_tokens, limits.pages * limits.page_tokens)
 
 
 def _time(text: str, option: str, unit_ms: float) -> float:

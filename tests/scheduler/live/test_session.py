@@ -1,5 +1,7 @@
 """A whole live session on the synthetic device's clock: what `make live` has to show, asserted."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from support.live_runs import synthetic_table, virtual
@@ -120,6 +122,15 @@ def test_a_machine_that_is_not_quiet_concludes_nothing():
     assert found.inconclusive is not None
     assert "NOT quiet" in found.inconclusive
     assert found.exit_code == 3
+
+
+def test_what_is_refused_for_its_length_is_said():
+    bench = bench_of()
+    bench.limits = replace(bench.limits, max_request_tokens=600)
+    found, outcomes = session(bench, plan_of(bench, rate=8.0, rounds=1, seconds=2.0, check_simulator=False))
+    refused = outcomes[0].report.over_all.refused
+    assert refused > 0
+    assert found.notes[-1] == f"{refused} of 16 requests have more than 600 tokens and are refused"
 
 
 def test_stopped_it_says_what_there_is_so_far():

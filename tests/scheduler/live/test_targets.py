@@ -5,7 +5,7 @@ from support.live_runs import synthetic_table
 from support.serving import workload
 
 from chunkfit.scheduler.live.opening import limits_of
-from chunkfit.scheduler.live.targets import maker, refused_note, targets_for
+from chunkfit.scheduler.live.targets import maker, refused_note, require_room, targets_for
 from chunkfit.scheduler.state import Limits
 from chunkfit.tables import Batch
 from chunkfit.tables.errors import UsageError
@@ -56,4 +56,5 @@ def test_room_for_no_request_at_all_is_an_error_and_for_some_a_note():
     assert refused_note(requests, Limits(4, pages=20)) is None
     assert refused_note(requests, Limits(4, pages=15)) == "1 of 3 requests have more than 240 tokens and are refused"
     with pytest.raises(UsageError, match=r"the shortest of 3 requests has 120 tokens.*7 KV pages.*more --kv-tokens"):
-        refused_note(requests, Limits(4, pages=7))
+        require_room(requests, Limits(4, pages=7))
+    require_room(requests, Limits(4, pages=8))
