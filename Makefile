@@ -1,15 +1,27 @@
-# Two commands do everything on a fresh machine with Python 3.11 or later, environment included:
+# Each of these does everything on a fresh machine with Python 3.11 or later, environment included:
 #   make run    measure this machine, fit, certify and export a cost table
+#   make live   the same, then serve on it: the table against the clock, policies against each other
 #   make test   the checks that CI runs
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: run test test-slow lint types format schema bench wheels clean
+.PHONY: run live soak test test-slow lint types format schema bench wheels clean
 
 run: $(STAMP)
 	$(BIN)/chunkfit run --out chunkfit-run --overwrite
+
+# Under 8 minutes. Short requests: the CPU's tiny model is measured to contexts of 1,024.
+live: $(STAMP)
+	$(BIN)/chunkfit run --minutes 2.5 --points 320 --out chunkfit-live --overwrite
+	$(BIN)/chunkfit live chunkfit-live/table.json --out chunkfit-live --check-simulator \
+		--policy sloweave,fixed-64,fixed-256,slidingserve-256 --curve-policy sloweave,fixed-64,fixed-256 \
+		--workload mixed:prompt_scale=0.2x,output_scale=0.3x
+
+# Needs the table of `make live`.
+soak: $(STAMP)
+	$(BIN)/chunkfit live chunkfit-live/table.json --soak 10m
 
 # Two processes: whole files go to one, since their fixtures fit tables.
 test: $(STAMP) lint types
@@ -49,7 +61,8 @@ wheels:
 	rm -rf wheels
 	$(PYTHON) -m pip download --quiet --no-deps --only-binary=:all: --implementation cp --python-version 3.12 \
 		--platform manylinux_2_28_x86_64 --platform manylinux_2_17_x86_64 --platform manylinux2014_x86_64 \
-		--constraint constraints.txt --dest wheels annotated-types lightgbm pydantic pydantic-core typing-inspection
+		--constraint constraints.txt --dest wheels annotated-types lightgbm llvmlite numba \
+		pydantic pydantic-core typing-inspection
 
 # Constraints hold what was tested; pyproject.toml has the wide ranges. torch first: later packages then
 # find it satisfied.
@@ -62,4 +75,4 @@ $(STAMP): pyproject.toml constraints.txt
 	touch $(STAMP)
 
 clean:
-	rm -rf $(VENV) wheels build dist *.egg-info chunkfit-run .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) wheels build dist *.egg-info chunkfit-run chunkfit-live .pytest_cache .mypy_cache .ruff_cache .hypothesis

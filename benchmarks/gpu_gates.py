@@ -17,11 +17,13 @@ import numpy as np
 from chunkfit.profiler.domains import default_warmup
 from chunkfit.profiler.microbench import results
 from chunkfit.profiler.profile import Profile
+from chunkfit.scheduler.live.study import LiveStudyV1
 from chunkfit.tables import CostTable
 from chunkfit.tables.errors import ChunkfitError
 
 MANY_KV_TOKENS = 64 * 1024
 LEAST_CHUNK = 2048
+LIVE_TARGETS = (10, 15, 25)  # TPOT in ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +118,48 @@ def event_share(path: Path) -> float | None:
     return 100 * total_ms / (1e3 * wall_s) if wall_s and np.isfinite(total_ms) else None
 
 
+def study_of(path: Path) -> LiveStudyV1:
+    return LiveStudyV1.model_validate_json(path.read_bytes())
+
+
+def missed(path: Path) -> float | None:
+    """Percent of all iterations of a live session over the bound."""
+    loops = [promise.closed_loop for promise in study_of(path).promise.values()]
+    rows = sum(loop.rows for loop in loops)
+    return 100 * sum(loop.missed for loop in loops) / rows if rows else None
+
+
+def over_static(path: Path) -> float | None:
+    """Mean goodput of sloweave over that of the best static policy."""
+    goodput = study_of(path).goodput
+    static = [spread.mean for name, spread in goodput.items() if name.startswith(("full", "fixed"))]
+    best = max(static, default=0.0)
+    return goodput["sloweave"].mean / best if best else None
+
+
+def simulator_error(path: Path) -> float | None:
+    """Percent between simulated and live goodput of sloweave."""
+    each = study_of(path).simulator["sloweave"]["goodput_per_s"]
+    difference = each.difference(each.by_residuals)
+    return None if difference is None else 100 * abs(difference)
+
+
+def decision_us(path: Path) -> float | None:
+    """Median decision with 128 decodes running."""
+    return study_of(path).promise["sloweave"].decision_many_p50_us
+
+
+def live_gates(target: int) -> tuple[Gate, ...]:
+    """Of the live session at that TPOT target in ms."""
+    title, file = f"live, TPOT {target} ms", f"live-{target}.json"
+    return (
+        Gate(f"{title}: iterations over the bound", file, missed, 2, False, "%"),
+        Gate(f"{title}: goodput of sloweave over the best static policy's", file, over_static, 0.97, True, "x"),
+        Gate(f"{title}: simulated against live goodput of sloweave", file, simulator_error, 5, False, "%"),
+        Gate(f"{title}: decision with 128 decodes", file, decision_us, 20, False, " us"),
+    )
+
+
 CHUNKS = "|".join(str(LEAST_CHUNK << shift) for shift in range(4))
 GATES = (
     Gate("kernel tests on the device: failures", "check-tests.txt", test_failures, 0, False),
@@ -163,4 +207,5 @@ GATES = (
     Gate("table: MAPE", "table.json", of_test("mape_percent"), 2.5, False, "%"),
     Gate("table: certified coverage", "table.json", certified, 0.99, True),
     Gate("table: mean U/T", "table.json", of_test("mean_bound_ratio"), 1.10, False),
+    *(gate for target in LIVE_TARGETS for gate in live_gates(target)),
 )

@@ -1,23 +1,24 @@
 #!/usr/bin/env bash
 # One command on a machine with a GPU and no network: benchmarks/gpu_session.sh check profile
 #
-# Each stage is independent of the others and takes under 9 minutes; results are flat files (at most 8 a stage) in
-# $OUT, by default benchmarks/results/<GPU>. A part that fails or runs out of its time leaves what it had, and the next
-# one begins. What is to hold is judged last, by benchmarks/gpu_summary.py.
+# Each stage is independent of the others, but for live, and takes under 9 minutes; results are flat files (at most 8 a
+# stage) in $OUT, by default benchmarks/results/<GPU>. A part that fails or runs out of its time leaves what it had, and
+# the next one begins. What is to hold is judged last, by benchmarks/gpu_summary.py.
 #   check    kernel tests on the device (bf16 too), ceilings, operators as shares of the ceilings, attention against
 #            SDPA, whole iterations against their floors
 #   profile  llama-3-8b: measure, fit, certify, validate
+#   live     the table of `profile` in $OUT at work: load curve, then policies in turns, at TPOT 10, 15 and 25 ms
 #
 # The machine's Python is taken to have torch, triton, numpy, scipy, pyarrow, nvidia-ml-py, typer, rich, pytest and
 # hypothesis with what they need, and setuptools 77 or later. `make wheels`, before, fetches the rest for Python 3.12
-# into wheels/ (pydantic and what it needs, lightgbm); torch and triton are the machine's own.
+# into wheels/ (pydantic and what it needs, lightgbm, numba); torch and triton are the machine's own.
 set -uo pipefail
 cd "$(dirname "$0")/.."
-[ $# -gt 0 ] || { sed -n '2,10s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -gt 0 ] || { sed -n '2,11s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 for stage in "$@"; do
   case $stage in
-    check | profile) ;;
-    *) echo "stage '$stage' is unknown; expected check or profile" >&2; exit 2 ;;
+    check | profile | live) ;;
+    *) echo "stage '$stage' is unknown; expected check, profile or live" >&2; exit 2 ;;
   esac
 done
 python=${PYTHON:-python3}
@@ -75,6 +76,27 @@ stage_profile() { # 460 + 60 s
     part "profile, validate" 60 "${chunkfit[@]}" validate "$out/table.json" --profile "$out/profile.parquet"
   fi
   rm -rf "$work"
+}
+
+stage_live() { # 3 x 175 s
+  local work target
+  rm -f "$out"/live-*.json
+  if [ ! -e "$out/table.json" ]; then
+    echo "live: no $out/table.json: run stage profile first" >&3
+    worst=1
+    return
+  fi
+  for target in 10 15 25; do
+    work=$(mktemp -d)
+    # The paper's static set, then what lies between and beyond. A part that is ended has its report so far.
+    part "live, $target ms" 175 "${chunkfit[@]}" live "$out/table.json" --model "$model" --tpot "${target}ms" \
+      --ttft 1.1s --workload mixed --check-simulator --curve-seconds 3 --seconds 6 --rounds 1 \
+      --policy sloweave,full,fixed-64,fixed-256,fixed-1024,fixed-128,fixed-512,fixed-2048 \
+      --curve-policy sloweave,fixed-256,fixed-1024 --out "$work" >"$work/said.txt"
+    tail -n 60 "$work/said.txt"
+    cp "$work/live.json" "$out/live-$target.json" 2>/dev/null
+    rm -rf "$work"
+  done
 }
 
 for stage in "$@"; do

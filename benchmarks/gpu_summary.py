@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
-from gpu_gates import GATES
+from gpu_gates import GATES, LIVE_TARGETS, study_of
 from rich.console import Console
 from rich.table import Table
 
@@ -50,9 +50,32 @@ def table_rows(path: Path) -> list[tuple[str, str]]:
     return rows
 
 
+def live_rows(path: Path) -> list[tuple[str, str]]:
+    """What each policy was worth in the rounds, and how the bound did."""
+    study = study_of(path)
+    rows = [(path.stem, study.targets.title())]
+    for name, spread in study.goodput.items():
+        whole = [run for run in study.runs if run.phase == "rounds" and not run.stopped]
+        reports = [run.report for run in whole if run.report.policy == name]
+        ttft, gap = reports[-1].over_all.ttft_ms.p99, reports[-1].over_all.p99_gap_ms.p99
+        joules = reports[-1].joules_per_good
+        text = f"{spread.mean:.4g} good/s; last round: TTFT P99 {_ms(ttft)}, gap P99 {_ms(gap)}"
+        rows.append((f"{path.stem}: {name}", text + ("" if joules is None else f", {joules:.4g} J per good request")))
+    loop = study.promise["sloweave"].closed_loop if "sloweave" in study.promise else None
+    if loop is not None and loop.coverage is not None:
+        figure = f"{loop.coverage:.4f} [{loop.low:.4f}, {loop.high:.4f}] of {loop.rows:,} iterations"
+        rows.append((f"{path.stem}: closed-loop coverage of sloweave", figure))
+    return [*rows, (f"{path.stem}: machine", study.inconclusive or study.sentinel.title())]
+
+
+def _ms(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:.4g} ms"
+
+
 def main() -> int:
     folder = Path(sys.argv[1])
     parts = {"microbench.json": microbench_rows, "table.json": table_rows}
+    parts |= {f"live-{target}.json": live_rows for target in LIVE_TARGETS}
     table = Table("what", "figure", title=str(folder))
     for name, read in parts.items():
         if (folder / name).exists():

@@ -15,6 +15,7 @@ from .export import export
 from .fit import fit
 from .guard import guarded
 from .ingest import ingest
+from .live import live
 from .microbench import microbench
 from .profile import profile
 from .report import report
@@ -41,6 +42,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "capacity": capacity,
     "sensitivity": sensitivity,
     "diagnose": diagnose,
+    "live": live,
     "report": report,
     "export": export,
 }

@@ -17,6 +17,7 @@ from typing import IO
 from ..tables import errors
 from ..tables.errors import ChunkfitError, DeviceUnavailableError, StorageError, UsageError
 from ..tables.predictor import Predictor
+from ..tables.writing import make_folder
 from .assemble import Measured, SessionClock, build_profile
 from .choose import journal_choice
 from .devices import resolve_device
@@ -137,12 +138,7 @@ def profile_of_journal(contents: JournalContents, source: str) -> Profile:
 def _found(request: ProfileRequest, resume: bool) -> JournalContents | None:
     """What an earlier sweep left. Raises where going on would lose or mix something."""
     out, journal = request.out, request.journal
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StorageError(
-            f"{out.parent}: cannot be made ({error.strerror or error}); choose another output"
-        ) from error
+    make_folder(out.parent)
     if journal.exists():
         contents = read_journal(journal)
         if contents.header is None:

@@ -59,19 +59,25 @@ def latest(state: State) -> int:
 @compiled
 def preempt(state: State, slot: int) -> None:
     """A decode loses its pages and waits again; its tokens so far are computed again with its prompt."""
-    s = state.scalars[0]
     request = state.requests[slot]
+    leave_decodes(state, slot)
+    release(state, slot)
+    request["preemptions"] += 1
+    request["target"] = request["computed"] + 1
+    request["computed"] = 0
+    join_queue(state, slot)
+
+
+@compiled
+def leave_decodes(state: State, slot: int) -> None:
+    """Takes a request out of the decodes."""
+    s = state.scalars[0]
     at = 0
     while state.slots[DECODES, at] != slot:
         at += 1
     for i in range(at, s["decoding"] - 1):
         state.slots[DECODES, i] = state.slots[DECODES, i + 1]
     s["decoding"] -= 1
-    release(state, slot)
-    request["preemptions"] += 1
-    request["target"] = request["computed"] + 1
-    request["computed"] = 0
-    join_queue(state, slot)
 
 
 @compiled

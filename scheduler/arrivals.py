@@ -29,14 +29,16 @@ def next_arrival(workload: NDArray[Any], arrived: NDArray[np.int64]) -> int:
 def arrive(
     workload: NDArray[Any], results: NDArray[Any], arrived: NDArray[np.int64], state: State, belief: Cost
 ) -> None:
-    """Everyone who is there by now joins the queue or is refused: by the policy, or as longer than the engine holds."""
+    """Everyone who is there by now joins the queue or is refused: by the policy, as longer than the engine holds, or
+    because no output is wanted."""
     s = state.scalars[0]
     while arrived[0] < len(workload) and next_arrival(workload, arrived) <= s["now"]:
         row = arrived[0]
         arrived[0] += 1
         given = workload[row]
         tokens = given["prompt_tokens"] + given["output_tokens"]
-        if tokens > s["max_request_tokens"] or pages_for(state, tokens) > s["pages"]:
+        too_long = tokens > s["max_request_tokens"] or pages_for(state, tokens) > s["pages"]
+        if too_long or given["output_tokens"] < 1:
             results[row]["status"] = REFUSED
             continue
         slot = new_slot(state)

@@ -1,7 +1,8 @@
 """What a run was worth: latencies and goodput by request, over all and by group, and over seeds.
 
 Everything is taken within a request first, then over requests, then over seeds; gaps between tokens are never pooled
-as if they were independent. Refused and unfinished requests are misses, and stay in every share's denominator.
+as if they were independent. Refused, unfinished and cancelled requests are misses, and stay in every share's
+denominator.
 """
 
 from __future__ import annotations
@@ -44,8 +45,9 @@ class GroupMetrics(Strict):
     finished: Count
     refused: Count
     unfinished: Count
+    cancelled: Count
     good: Count = Field(description="requests that meet their targets under the run's gate")
-    good_share: Share = Field(description="of all requests, refused and unfinished included")
+    good_share: Share = Field(description="of all requests, those that did not finish included")
     goodput_per_s: Annotated[float, Field(ge=0)] = Field(description="good requests per second of the run")
     ttft_met: Share = Field(description="share with the first token in time, of all requests")
     missing_schedule: Share = Field(description="share with a token after arrival + ttft + k tpot, of those started")
@@ -192,6 +194,7 @@ def _group(requests: Rows, results: Rows, good: Bools, seconds: float) -> GroupM
         finished=int((status == Status.FINISHED).sum()),
         refused=int((status == Status.REFUSED).sum()),
         unfinished=int((status == Status.UNFINISHED).sum()),
+        cancelled=int((status == Status.CANCELLED).sum()),
         good=int(good.sum()),
         good_share=float(good.mean()),
         goodput_per_s=float(good.sum() / seconds),

@@ -51,3 +51,4 @@ class Status(IntEnum):
     UNFINISHED = 0
     FINISHED = 1
     REFUSED = 2
+    CANCELLED = 3  # by whoever asked for it

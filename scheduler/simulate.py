@@ -70,7 +70,7 @@ def simulate(
     Raises UsageError for a workload that cannot be, OutOfDomainError where a cost is asked outside of its domain.
     """
     check_requests(workload, "simulate")
-    world = _world(workload, factors, scheduling_ms, until_ms)
+    world = world_of(workload, factors, scheduling_ms, until_ms)
     state = empty_state(len(workload), policy.parameters(), limits)
     page = np.zeros(SLICE if log else 0, ITERATION)
     pages: list[NDArray[Any]] = []
@@ -84,7 +84,7 @@ def simulate(
         if code == DONE:
             break
         if code != SLICE_END:
-            raise _refusal(code, state, belief if code == OUT_OF_BELIEF else truth)
+            raise refusal(code, state, belief if code == OUT_OF_BELIEF else truth)
     sum_up_unfinished(world, state)
     scalars = state.scalars[0]
     return Run(
@@ -97,7 +97,8 @@ def simulate(
     )
 
 
-def _world(workload: NDArray[Any], factors: Factors, scheduling_ms: float, until_ms: float | None) -> World:
+def world_of(workload: NDArray[Any], factors: Factors, scheduling_ms: float, until_ms: float | None) -> World:
+    """A run that has not begun."""
     results = np.zeros(len(workload), RESULT)
     for name in ("first_token_ms", "finish_ms", "mean_gap_ms", "p99_gap_ms", "largest_gap_ms"):
         results[name] = np.nan
@@ -116,7 +117,8 @@ def _world(workload: NDArray[Any], factors: Factors, scheduling_ms: float, until
     )
 
 
-def _refusal(code: int, state: State, cost: Cost) -> Exception:
+def refusal(code: int, state: State, cost: Cost) -> Exception:
+    """What to raise where an iteration cannot be: `code` of loop.py, `cost` the one that was asked."""
     scalars = state.scalars[0]
     n, c, u = int(scalars["decoding"]), int(scalars["chunk_tokens"]), int(scalars["prefix_tokens"])
     where = (

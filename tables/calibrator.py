@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from .adjusted_table import AdjustedTable
 from .batch import Batch
 
 
@@ -33,8 +34,9 @@ class Calibrator(Protocol):
     """Takes what the engine measures, gives the table to decide with."""
 
     @property
-    def table(self) -> Costs:
-        """The answers of this moment: immutable, so take it once per decision and ask only that."""
+    def table(self) -> AdjustedTable:
+        """The answers of this moment: immutable, so take it once per decision and ask only that. Its factor on all
+        bounds is what a compiled policy takes over."""
         ...
 
     def observe(self, batch: Batch, latency_ms: float) -> None:

@@ -35,6 +35,14 @@ def write_atomically(path: str | PathLike[str], data: bytes) -> None:
             Path(name).unlink()
 
 
+def make_folder(path: str | PathLike[str]) -> None:
+    """`path` and what it lies in, where they are not there. Raises StorageError."""
+    try:
+        Path(path).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageError(f"{path}: cannot be made ({error.strerror or error}); choose another output") from error
+
+
 def cannot_write(path: Path, error: OSError) -> StorageError:
     """The message for a path that cannot be written."""
     return StorageError(

@@ -1,4 +1,4 @@
-"""Clocks, temperature, power and throttle reasons of one GPU, as far as NVML has them."""
+"""Clocks, temperature, power, throttle reasons and energy of one GPU, as far as NVML has them."""
 
 from __future__ import annotations
 
@@ -28,21 +28,38 @@ NOT_AVAILABLE = (1 << 32) - 1  # what NVML answers where a number has no value
 def monitor(uuid: str | None) -> Callable[[], DeviceState]:
     """Reads the state of the GPU with that UUID (CUDA's, without "GPU-"); all unknown where NVML has none.
 
-    By UUID, since NVML also counts the GPUs that CUDA_VISIBLE_DEVICES hides. NVML stays open for as long as
-    the process lives.
+    NVML stays open for as long as the process lives.
     """
+    opened = _opened(uuid)
+    return DeviceState if opened is None else partial(_read, *opened)
+
+
+def energy_meter(uuid: str | None) -> Callable[[], float | None]:
+    """Reads the joules that the GPU with that UUID has used since its driver was loaded; None where NVML has none."""
+    opened = _opened(uuid)
+    if opened is None:
+        return lambda: None
+
+    def joules() -> float | None:
+        millijoules = _ask(opened[0], "nvmlDeviceGetTotalEnergyConsumption", opened[1])
+        return None if millijoules is None else millijoules / 1000
+
+    return joules
+
+
+def _opened(uuid: str | None) -> tuple[Any, Any] | None:
+    """The binding and the GPU's handle. By UUID: NVML also counts the GPUs that CUDA_VISIBLE_DEVICES hides."""
     try:
         import pynvml
     except ImportError:
-        return DeviceState
+        return None
     if uuid is None:
-        return DeviceState
+        return None
     try:
         pynvml.nvmlInit()
-        handle = pynvml.nvmlDeviceGetHandleByUUID(f"GPU-{uuid}")
+        return pynvml, pynvml.nvmlDeviceGetHandleByUUID(f"GPU-{uuid}")
     except pynvml.NVMLError:
-        return DeviceState
-    return partial(_read, pynvml, handle)
+        return None
 
 
 def _read(nvml: Any, handle: Any) -> DeviceState:

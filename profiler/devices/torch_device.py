@@ -23,6 +23,24 @@ from .base import DeviceSpec, Sample
 from .nvml import monitor
 
 
+def open_engine(device: str, spec: DeviceSpec) -> Engine:
+    """The engine that is measured, and that serves by what was measured: room for the whole domain, one core left free
+    on a CPU. Raises as `Engine`.
+    """
+    if device == "cpu" and "OMP_NUM_THREADS" not in os.environ:
+        torch.set_num_threads(measuring_threads())
+    # The domain counts tokens; each sequence may leave most of its last page empty.
+    slack = page_slack(spec.domain.max_decodes + MOST_CHUNKS)
+    return Engine(
+        resolve_model(spec.model),
+        device=device,
+        kv_tokens=spec.domain.kv_tokens + slack,
+        seed=spec.seed,
+        attention=spec.attention,
+        graphs=spec.graphs,
+    )
+
+
 class TorchDevice:
     """A batch is block tables over a KV pool that was filled once, with random tokens.
 
@@ -31,26 +49,13 @@ class TorchDevice:
     """
 
     def __init__(self, device: str, spec: DeviceSpec) -> None:
-        if device == "cpu" and "OMP_NUM_THREADS" not in os.environ:
-            torch.set_num_threads(measuring_threads())
-        config = resolve_model(spec.model)
-        # The domain counts tokens; each sequence may leave most of its last page empty.
-        slack = page_slack(spec.domain.max_decodes + MOST_CHUNKS)
-        kv_tokens = spec.domain.kv_tokens + slack
-        self._engine = Engine(
-            config,
-            device=device,
-            kv_tokens=kv_tokens,
-            seed=spec.seed,
-            attention=spec.attention,
-            graphs=spec.graphs,
-        )
+        self._engine = open_engine(device, spec)
         self._pages = np.asarray(self._engine.allocator.allocate(self._engine.kv_tokens // PAGE_SIZE), dtype=np.int64)
         self._rng = np.random.default_rng([spec.seed, *spec.session.encode()])
         engine = self._engine
-        self._fingerprint = fingerprint(config, device, engine.dtype, engine.attention, engine.capture_sizes)
+        self._fingerprint = fingerprint(engine.config, device, engine.dtype, engine.attention, engine.capture_sizes)
         self._work: tuple[list[SequenceWork], list[SequenceWork]] | None = None
-        self._state = monitor(_uuid(self._engine.device))
+        self._state = monitor(uuid_of(self._engine.device))
         self._events = _timing_events() if self._engine.device.type == "cuda" else None
 
     @property
@@ -121,7 +126,7 @@ def measuring_threads() -> int:
     return max(1, len(os.sched_getaffinity(0)) - 1)
 
 
-def _uuid(device: torch.device) -> str | None:
+def uuid_of(device: torch.device) -> str | None:
     """None on a CPU, and where torch does not tell."""
     if device.type != "cuda":
         return None

@@ -98,3 +98,41 @@ def test_a_profile_and_its_table(tmp_path):
     assert gate("wall of the three").figure(tmp_path / "profile.parquet") == seconds
     # A formula has no device events.
     assert gate("event time").judged(tmp_path)[0] == "not measured"
+
+
+def test_a_live_session(tmp_path, monkeypatch, capsys):
+    """Figures of a study that the stage would leave."""
+    study = live_study()
+    (tmp_path / "live-25.json").write_text(study.model_dump_json())
+    figures = {found.title.partition(": ")[2]: found.judged(tmp_path) for found in gpu_gates.live_gates(25)}
+    loops = [promise.closed_loop for promise in study.promise.values()]
+    missed = 100 * sum(loop.missed for loop in loops) / sum(loop.rows for loop in loops)
+    assert figures["iterations over the bound"][1] == f"{missed:.4g}%"
+    assert (
+        figures["goodput of sloweave over the best static policy's"][1]
+        == f"{gpu_gates.over_static(tmp_path / 'live-25.json'):.4g}x"
+    )
+    assert figures["simulated against live goodput of sloweave"][0] == "pass"
+    assert figures["decision with 128 decodes"][0] == "not measured"  # so few were never running
+    monkeypatch.setattr("sys.argv", ["gpu_summary.py", str(tmp_path)])
+    gpu_summary.main()
+    shown = capsys.readouterr().out
+    assert "live-25: closed-loop coverage of sloweave" in shown
+    assert "live-25: fixed-128" in shown
+
+
+def live_study():
+    from support.live_runs import synthetic_table, virtual
+
+    from chunkfit.scheduler.live.bench import Bench
+    from chunkfit.scheduler.live.opening import limits_of
+    from chunkfit.scheduler.live.session import Plan, session
+    from chunkfit.scheduler.live.targets import maker, targets_for
+    from chunkfit.scheduler.policies import policy
+
+    table = synthetic_table()
+    bench = Bench(table, virtual(), limits_of(table, 32, None), "per_token")
+    targets = targets_for(table, bench.limits, "mixed:prompt_scale=0.5x", "1.1s", "25ms")
+    policies = [policy("sloweave"), policy("fixed-128")]
+    plan = Plan(policies, policies, maker("mixed:prompt_scale=0.5x", targets), targets, 5.0, 2.0, 1, 1.0, True)
+    return session(bench, plan)[0]

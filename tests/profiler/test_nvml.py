@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from chunkfit.profiler.condition import DeviceState
-from chunkfit.profiler.devices.nvml import monitor
+from chunkfit.profiler.devices.nvml import energy_meter, monitor
 
 UNKNOWN = DeviceState()
 
@@ -101,3 +101,14 @@ def test_no_nvml_no_gpu_no_uuid(state, monkeypatch):
     assert state(uuid=None) == UNKNOWN
     monkeypatch.setitem(sys.modules, "pynvml", None)  # not installed
     assert monitor("1-2")() == UNKNOWN
+
+
+def test_energy_is_in_joules_and_unknown_where_the_gpu_does_not_say(monkeypatch):
+    def read(**changes):
+        monkeypatch.setitem(sys.modules, "pynvml", fake(**changes))
+        return energy_meter("1-2")()
+
+    assert read(nvmlDeviceGetTotalEnergyConsumption=lambda handle: 12_500) == 12.5
+    assert read(nvmlDeviceGetTotalEnergyConsumption=not_supported) is None
+    assert read() is None
+    assert energy_meter(None)() is None

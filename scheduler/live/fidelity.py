@@ -1,0 +1,75 @@
+"""Does the simulator say what the device did? The same arrivals, policy and table, simulated beside each live run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+from pydantic import Field
+
+from ...tables.schema_v1 import Strict
+from ..cost.factors import EXACT, Factors, residual_factors
+from ..metrics import GroupMetrics, measure
+from ..simulate import simulate
+from .bench import Bench, Outcome
+from .serve import LiveCosts
+
+
+class Compared(Strict):
+    """One figure, the mean over a policy's runs; None where no request has it."""
+
+    live: float | None
+    by_table: float | None = Field(description="iterations take the table's expected times")
+    by_residuals: float | None = Field(description="times the ratios T / E that the live runs of this policy showed")
+
+    def difference(self, simulated: float | None) -> float | None:
+        """Of `simulated`, one of the two, relative to the live figure."""
+        return simulated / self.live - 1 if simulated is not None and self.live else None
+
+
+FIGURES: dict[str, Callable[[GroupMetrics], float | None]] = {
+    "goodput_per_s": lambda group: group.goodput_per_s,
+    "good_share": lambda group: group.good_share,
+    "ttft_p50_ms": lambda group: group.ttft_ms.p50,
+    "ttft_p99_ms": lambda group: group.ttft_ms.p99,
+    "mean_gap_p50_ms": lambda group: group.mean_gap_ms.p50,
+    "p99_gap_p99_ms": lambda group: group.p99_gap_ms.p99,
+}
+
+
+def compare_with_simulator(bench: Bench, outcomes: Sequence[Outcome]) -> dict[str, Compared]:
+    """Figures of one policy, live and simulated. The host's mean time an iteration, as measured, is added to both."""
+    costs = LiveCosts.of(bench.table)
+    log = np.concatenate([outcome.live.run.log for outcome in outcomes])
+    ratios = (log["engine_ms"] / log["expected_ms"])[np.isfinite(log["expected_ms"])]
+    host_ms = float(np.maximum(log["latency_ms"] - log["engine_ms"], 0).mean()) if len(log) else 0.0
+    sources: Mapping[str, Factors] = {
+        "by_table": EXACT,
+        "by_residuals": residual_factors(bench.seed, ratios) if len(ratios) else EXACT,
+    }
+
+    def simulated(outcome: Outcome, factors: Factors) -> GroupMetrics:
+        requests = outcome.workload.requests
+        run = simulate(
+            requests,
+            outcome.policy,
+            costs.bound,
+            costs.expected,
+            bench.limits,
+            factors=factors,
+            scheduling_ms=host_ms,
+            until_ms=outcome.until_ms,
+        )
+        return measure(requests, run.results, bench.gate, run.makespan_ms).groups["all"]
+
+    groups = {"live": [outcome.report.over_all for outcome in outcomes]}
+    groups |= {name: [simulated(outcome, factors) for outcome in outcomes] for name, factors in sources.items()}
+    return {
+        figure: Compared(**{name: _mean([of(group) for group in each]) for name, each in groups.items()})
+        for figure, of in FIGURES.items()
+    }
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return float(np.mean(known)) if known else None
