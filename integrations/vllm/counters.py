@@ -43,6 +43,6 @@ class Counters:
         return (
             f"chunk {self.chunk_tokens} tokens, budget {self.budget_us / 1e3:.1f} ms, "
             f"bound {self.bound_us / 1e3:.1f} ms; {self.misses} late tokens, {self.late_first_tokens} late first "
-            f"tokens, {self.over_bound} iterations over their bound, {self.outside} of {self.decisions} decisions outside the "
-            f"table, {mean:.0f} us each"
+            f"tokens, {self.over_bound} iterations over their bound, {self.outside} of {self.decisions} decisions "
+            f"outside the table, {mean:.0f} us each"
         )

@@ -9,12 +9,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from ...profiler.importers.vllm import HEADER, RECORD_VERSION
 from ...tables.errors import StorageError
 
 FILE_BYTES = 256 << 20
 FILES = 8  # of this engine that are kept; older ones are removed
-HEADER = "chunkfit_record"  # the key that tells a file's first line
-RECORD_VERSION = 1
 
 
 class RecordFile:
@@ -73,7 +72,9 @@ class RecordFile:
 
 
 def line_of(contexts: list[int], chunks: list[tuple[int, int]], seconds: float, time_s: float, graph: str) -> bytes:
-    """An iteration as `profiler.importers.iterations` reads it, and which CUDA graph ran (empty: unknown)."""
+    """An iteration as `profiler.importers.vllm` reads it; time_s: its end by the wall clock. graph: which kind of CUDA
+    graph ran, as vLLM names it; empty where it does not say.
+    """
     pairs = ",".join(f"[{c},{u}]" for c, u in chunks)
     return (
         f'{{"decode_contexts":[{",".join(map(str, contexts))}],"chunks":[{pairs}],"latency_ms":{seconds * 1e3:.4f},'

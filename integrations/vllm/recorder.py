@@ -37,6 +37,7 @@ class RecordingScheduler(AsyncScheduler):
         self.clock = time.perf_counter
         self.options = options_of(self.vllm_config.additional_config)
         self._stopwatch = Stopwatch()
+        self._epoch = time.time() - self.clock()
         self._record: RecordFile | None = None
         if self.options.record is not None:
             facts = facts_of(self.vllm_config)
@@ -61,7 +62,7 @@ class RecordingScheduler(AsyncScheduler):
         if self._record is not None:
             stats = output.cudagraph_stats
             graph = "" if stats is None else stats.runtime_mode
-            self._record.write(line_of(work.contexts, work.chunks, seconds, now, graph))
+            self._record.write(line_of(work.contexts, work.chunks, seconds, self._epoch + now, graph))
 
     def shutdown(self) -> None:
         if self._record is not None:
