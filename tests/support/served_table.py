@@ -23,7 +23,7 @@ DOMAIN = Domain(
     kv_tokens=4_000_000,
     context_length=70_000,
 )
-AXES = Axes((1, 96), (1, 70_000), (0, 70_000), (1, 16, 64, 256, 512, 1024, 2048, 4096, 8192))
+CHUNKS = (1, 16, 64, 256, 512, 1024, 2048, 4096, 8192)
 LADDER = Ladder((1, 120, 8192 + 96))
 
 
@@ -39,20 +39,21 @@ def base_ms(n: int, k: int, c: int, u: int) -> float:
 
 def served_table(fingerprint: Fingerprint, domain: Domain = DOMAIN) -> CostTable:
     """bound: the formula at the knots; expected: 0.9 of it. Nothing is certified."""
+    axes = Axes((1, domain.max_decodes), (1, domain.max_context_tokens), (0, domain.max_prefix_tokens), CHUNKS)
 
     def ticks(values: list[float], scale: float) -> np.ndarray:
         return np.rint(scale * TICKS_PER_MS * np.array(values)).astype(np.int64)
 
     def surface(scene: Scene, scale: float) -> Surface:
-        ns, ks = (AXES.decodes, AXES.context_tokens) if scene is not Scene.PREFILL else ((0,), (0,))
-        us, cs = (AXES.prefix_tokens, AXES.chunk_tokens) if scene is not Scene.DECODE else ((0,), (0,))
+        ns, ks = (axes.decodes, axes.context_tokens) if scene is not Scene.PREFILL else ((0,), (0,))
+        us, cs = (axes.prefix_tokens, axes.chunk_tokens) if scene is not Scene.DECODE else ((0,), (0,))
         grid = [base_ms(n, k, c, u) for n in ns for k in ks for u in us for c in cs]
         steps = [ladder_ms(tokens) for tokens in LADDER.batch_tokens]
-        return Surface(ticks(steps, scale), ticks(grid, scale).reshape(AXES.shape(scene)))
+        return Surface(ticks(steps, scale), ticks(grid, scale).reshape(axes.shape(scene)))
 
     ladders = dict.fromkeys(SCENES, LADDER)
     expected = {scene: surface(scene, 0.9) for scene in SCENES}
-    bound = close_bounds(AXES, ladders, expected, {scene: surface(scene, 1.0) for scene in SCENES})
-    measured = {scene: np.ones(AXES.shape(scene), bool) for scene in SCENES}
-    arrays = TableArrays(AXES, ladders, expected, bound, measured)
+    bound = close_bounds(axes, ladders, expected, {scene: surface(scene, 1.0) for scene in SCENES})
+    measured = {scene: np.ones(axes.shape(scene), bool) for scene in SCENES}
+    arrays = TableArrays(axes, ladders, expected, bound, measured)
     return CostTable(document_of(arrays, domain, fingerprint=fingerprint))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -50,18 +49,6 @@ def tiny_model(folder: Path) -> Path:
     return folder
 
 
-def quiet_environment() -> None:
-    """Before vLLM is imported: no network, little memory, one thread (threads wait for each other)."""
-    for name, value in (
-        ("HF_HUB_OFFLINE", "1"),
-        ("VLLM_NO_USAGE_STATS", "1"),
-        ("VLLM_CPU_KVCACHE_SPACE", "1"),
-        ("VLLM_LOGGING_LEVEL", "WARNING"),
-        ("OMP_NUM_THREADS", "1"),
-    ):
-        os.environ.setdefault(name, value)
-
-
 def engine_config(model: Path, **changes):
     """A VllmConfig of the tiny model; changes: of EngineArgs."""
     usual = {
@@ -79,27 +66,27 @@ def engine_config(model: Path, **changes):
     return config
 
 
-def scheduler_of(kind, config, blocks: int = 100_000, speculative: int = 0):
-    """A scheduler of that class over a pool of so many blocks. speculative: draft tokens of each decode."""
+def scheduler_of(kind, config, blocks: int = 100_000):
+    """A scheduler of that class over a pool of so many blocks."""
     config.cache_config.num_gpu_blocks = blocks
     group = KVCacheGroupSpec(["layer"], FullAttentionSpec(BLOCK, num_kv_heads=2, head_size=32, dtype=torch.float32))
     init_none_hash(sha256)
-    made = kind(
+    return kind(
         vllm_config=config,
         kv_cache_config=KVCacheConfig(num_blocks=blocks, kv_cache_tensors=[], kv_cache_groups=[group]),
         structured_output_manager=StructuredOutputManager(config),
         block_size=BLOCK,
         log_stats=True,
     )
-    made.num_spec_tokens = speculative
-    return made
 
 
 @dataclass
 class Ran:
-    """One iteration: what it computed, and when it began and ended, in ms."""
+    """One iteration: what it computed and when, in ms. decoding: who got a token. allowed: prompt tokens decided."""
 
     work: Work
+    decoding: frozenset[str]
+    allowed: int
     began_ms: float
     ended_ms: float
 
@@ -114,12 +101,12 @@ class FakeEngine:
     scheduler: object
     table: CostTable
     depth: int = 2
-    speculative: int = 0
     factors: Callable[[], float] = lambda: 1.0
     now_ms: float = 0.0
     ran: list[Ran] = field(default_factory=list)
     tokens_ms: dict[str, list[float]] = field(default_factory=dict)
     _queue: deque = field(default_factory=deque)
+    _sampled: set[str] = field(default_factory=set)
     _end_ms: float = 0.0
     _accepted: np.random.Generator = field(default_factory=lambda: np.random.default_rng(7))
 
@@ -145,14 +132,18 @@ class FakeEngine:
             began = max(self.now_ms, self._end_ms)
             takes = 0.0 if work is None else self.factors() * self.table.bound_ms(work.batch())
             sampling = [name for name in output.num_scheduled_tokens if not requests[name].is_prefill_chunk]
-            self._queue.append((output, sampling, work, began, began + takes))
+            decoding = frozenset(name for name in sampling if name in self._sampled)
+            allowed = self.scheduler.counters.chunk_tokens if hasattr(self.scheduler, "counters") else 0
+            ran = None if work is None else Ran(work, decoding, allowed, began, began + takes)
+            self._sampled.update(sampling)
+            self._queue.append((output, sampling, ran, began + takes))
             self._end_ms = began + takes
             if len(self._queue) < self.depth and work is not None:
                 return
-        output, sampling, work, began, ended = self._queue.popleft()
+        output, sampling, ran, ended = self._queue.popleft()
         self.now_ms = max(self.now_ms, ended)
-        if work is not None:
-            self.ran.append(Ran(work, began, ended))
+        if ran is not None:
+            self.ran.append(ran)
         drafts = output.scheduled_spec_decode_tokens
         sampled = {
             name: [5] * (1 + int(self._accepted.integers(0, len(drafts.get(name, ())) + 1))) for name in sampling
