@@ -16,7 +16,7 @@ from vllm.v1.engine.llm_engine import LLMEngine
 from ...profiler.condition import DeviceState
 from ...profiler.devices.base import Sample
 from ...profiler.devices.nvml import monitor
-from ...tables.batch import Batch
+from ...tables.batch import Batch, Chunk
 from ...tables.domain import Domain
 from ...tables.errors import DeviceMemoryError, UsageError
 from ...tables.fingerprint import Fingerprint
@@ -76,10 +76,13 @@ class VllmDevice:
         return self._fingerprint
 
     def prepare(self, batch: Batch) -> None:
-        """Raises UsageError for a decode of one token: it decodes after a prompt of at least one."""
+        """Raises DeviceMemoryError for a decode of one token: vLLM decodes after a prompt of at least one."""
         if batch.decode_contexts and min(batch.decode_contexts) < 2:
-            raise UsageError("a decode of context 1 has no prompt; expected contexts of at least 2 tokens")
-        self._batch = batch
+            raise DeviceMemoryError("a decode of context 1 would have no prompt, which vLLM does not take")
+        longest = self._engine.vllm_config.model_config.max_model_len - 1
+        self._batch = Batch(
+            batch.decode_contexts, tuple(part for chunk in batch.chunks for part in parts(chunk, longest))
+        )
 
     def run(self) -> Sample:
         """Raises DeviceMemoryError where the engine ran another batch: it had no room or no place for this one."""
@@ -143,6 +146,17 @@ class VllmDevice:
         scheduler.begin()
         self._drop(names)
         scheduler.reset_prefix_cache()
+
+
+def parts(chunk: Chunk, longest: int) -> list[Chunk]:
+    """Chunks of the same sums, none of them longer than a request can be with its prefix.
+
+    A plan's point may be longer than that, since it stands for all chunks of an iteration: several are what such sums
+    are in this engine.
+    """
+    count = -(-(chunk.chunk_tokens + chunk.prefix_tokens) // longest)
+    ends = [(i * chunk.chunk_tokens // count, i * chunk.prefix_tokens // count) for i in range(count + 1)]
+    return [Chunk(c - a, u - b) for (a, b), (c, u) in itertools.pairwise(ends)]
 
 
 def _same(ran: Batch, asked: Batch) -> bool:

@@ -38,7 +38,8 @@ def tell_facts(model: str, arguments: Sequence[str]) -> int:
         from .device import open_engine
         from .facts import facts_of
 
-        tell(facts_of(open_engine(model, arguments).vllm_config))
+        engine = open_engine(model, arguments)  # kept: its end forgets the number of KV blocks
+        tell(facts_of(engine.vllm_config))
     except ChunkfitError as error:
         tell({"error": type(error).__name__, "message": str(error)})
         return error.exit_code
