@@ -45,11 +45,13 @@ def fingerprint_of(config: Any) -> Fingerprint:
     """Asked in the process that holds the engine core, once the model is loaded."""
     model, kind = config.model_config, current_platform.device_type
     cuda = kind == "cuda"
+    # With several workers the GPUs are in their processes, and this one must not open a context on one of them.
+    opened = cuda and torch.cuda.is_initialized()
     return Fingerprint(
         device_kind=kind,
         device_name=current_platform.get_device_name() if cuda else cpu_name(),
         device_memory_bytes=current_platform.get_device_total_memory(),
-        sm_count=torch.cuda.get_device_properties(0).multi_processor_count if cuda else None,
+        sm_count=torch.cuda.get_device_properties(0).multi_processor_count if opened else None,
         cpu_threads=None if cuda else torch.get_num_threads(),
         model_name=str(model.model),
         model_shape=model_shape(config),
@@ -69,7 +71,7 @@ def model_shape(config: Any) -> dict[str, int | float | bool | str]:
     """The model's sizes, and what of the engine's configuration changes the work of an iteration."""
     text = config.model_config.hf_text_config
     sizes: dict[str, int | float | bool | str] = {
-        name: value for name in SIZES if isinstance(value := getattr(text, name, None), int | float)
+        name: value for name in SIZES if isinstance(value := getattr(text, name, None), int)
     }
     speculative = config.speculative_config
     return sizes | {

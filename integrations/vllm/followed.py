@@ -43,7 +43,9 @@ class FollowedRequests:
 
     def token(self, name: str, now: int) -> None:
         """Tokens of a request have arrived; several at once are one event to whoever reads them."""
-        request = self._by_name[name]
+        request = self._by_name.get(name)
+        if request is None:  # it was forgotten; an engine must not end for that
+            return
         if request.begun:
             self.misses += now - request.last_token > request.tpot
         else:

@@ -11,6 +11,7 @@ from typing import Any
 from vllm.logger import init_logger
 from vllm.v1.core.sched.request_queue import create_request_queue
 
+from ...scheduler.compiled import slower_note
 from ...scheduler.state import NEVER, NO_TARGET
 from ...tables.lookup import TICKS_PER_MS
 from .counters import Counters
@@ -49,6 +50,9 @@ class SLOWeaveScheduler(RecordingScheduler):
         # Ticks from the beginning of a decision to the end of schedule(), of late.
         self._overheads: deque[int] = deque(maxlen=16)
         self.counters = Counters()
+        note = slower_note()
+        if note is not None:
+            logger.warning("chunkfit: %s", note)
         domain, longest = table.document.domain, self.max_model_len
         if domain.max_prefix_tokens + domain.max_chunk_tokens < longest - 1 or domain.max_context_tokens < longest - 1:
             logger.warning(

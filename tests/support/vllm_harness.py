@@ -22,6 +22,11 @@ from chunkfit.integrations.vllm.work import Work, work_of
 from chunkfit.tables.cost_table import CostTable
 
 BLOCK = 16
+# Arguments of a real engine of the tiny model, small enough to be swept in minutes.
+ENGINE = (
+    *("--load-format", "dummy", "--skip-tokenizer-init", "--dtype", "float32", "--enforce-eager"),
+    *("--block-size", "128", "--max-num-seqs", "8", "--max-num-batched-tokens", "768", "--max-model-len", "1024"),
+)
 TINY = {
     "architectures": ["LlamaForCausalLM"],
     "model_type": "llama",

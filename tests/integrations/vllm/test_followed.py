@@ -26,6 +26,8 @@ def test_those_who_left_are_forgotten():
     followed.keep({"b"})
     assert len(followed) == 1
     assert followed["b"].tpot == 10
+    followed.token("a", 1000)
+    assert (followed.misses, followed.late_first_tokens) == (0, 0)
 
 
 def test_counters_travel_as_whole_numbers():

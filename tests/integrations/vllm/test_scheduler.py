@@ -75,6 +75,7 @@ def test_two_thousand_iterations_without_a_late_token(engine_of, depth):
     assert all(sum(c for c, _ in ran.work.chunks) <= ran.allowed for ran in engine.ran)
     assert_decodes_never_drop(engine)
     assert counters.decisions >= 2000
+    print(counters.title())
     assert counters.decision_us_total > 0
 
 
@@ -85,18 +86,22 @@ def test_long_prompts_beside_sixteen_streams(engine_of):
         engine = engine_of(kind)
         for i, name in enumerate(streams):
             engine.add(name, 500 + i, 700)
+        waited = []
         for number in range(2):
-            while len(engine.ran) < 100 + 50 * number:
+            while engine.now_ms < 1000 + 7000 * number:
                 engine.step()
             engine.add(f"prompt{number}", 64_000, 4)
+            waited.append(engine.now_ms)
         while engine.scheduler.has_requests():
             engine.step()
         gaps[kind] = engine.gaps_ms(*streams)
-        first[kind] = engine.tokens_ms["prompt1"][0]
+        first[kind] = [engine.tokens_ms[f"prompt{i}"][0] - begin for i, begin in enumerate(waited)]
         assert all(len(engine.tokens_ms[name]) == 700 for name in streams)
+        p99, largest = np.quantile(gaps[kind], 0.99), gaps[kind].max()
+        print(f"{kind:9} P99 gap {p99:6.1f} ms, largest {largest:6.1f} ms, TTFT {np.round(first[kind])} ms")
     assert gaps["sloweave"].max() <= TPOT_MS
     assert np.quantile(gaps["default"], 0.99) > 10 * TPOT_MS
-    assert first["sloweave"] < 1.5 * first["default"]
+    assert max(first["sloweave"]) < 1.5 * max(first["default"])
 
 
 def test_speculative_tokens_are_counted(engine_of):
