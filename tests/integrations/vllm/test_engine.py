@@ -11,11 +11,10 @@ import pytest
 
 import chunkfit
 from chunkfit import Batch, Profile
-from chunkfit.fitters import fit
-from chunkfit.fitters.validate import validate_with_profile
 from chunkfit.profiler.importers.ingest import ingest
 
 TESTS = Path(__file__).parents[2]
+CHUNKFIT = Path(sys.executable).with_name("chunkfit")
 POINTS = 60  # 29 certify 90%
 
 
@@ -31,12 +30,11 @@ def made(vllm, tmp_path_factory):
     """(folder of model, profile and table, profile, table), measured from the command line: about 3 minutes."""
     folder = tmp_path_factory.mktemp("engine")
     model = vllm.tiny_model(folder / "model")
-    command = [Path(sys.executable).with_name("chunkfit"), "profile", folder / "profile.parquet", "--engine", "vllm"]
-    run(*command, "--model", model, "--points", POINTS, "--minutes", 5, "--", *vllm.ENGINE)
-    profile = Profile.load(folder / "profile.parquet")
-    table = fit(profile, fitter="linear", coverage=0.9)
-    table.save(folder / "table.json")
-    return folder, profile, table
+    profile, table = folder / "profile.parquet", folder / "table.json"
+    command = [CHUNKFIT, "profile", profile, "--engine", "vllm", "--model", model, "--points", POINTS, "--minutes", 15]
+    run(*command, "--", *vllm.ENGINE)
+    run(CHUNKFIT, "fit", profile, "--out", table, "--coverage", 0.9, "--fitter", "linear")
+    return folder, Profile.load(profile), chunkfit.load(table)
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +54,7 @@ def test_a_sweep_measures_certifies_and_validates(made):
     assert profile.meta.domain.max_batch_tokens == 768
     assert [profile.meta.sessions[name].points for name in ("calibrate", "test")] == [POINTS, POINTS]
     assert table.document.certificate.coverage == 0.9
-    assert not validate_with_profile(folder / "table.json", folder / "profile.parquet")[1]
+    run(CHUNKFIT, "validate", folder / "table.json", "--profile", folder / "profile.parquet")
 
 
 @pytest.mark.slow
@@ -112,4 +110,3 @@ def test_the_public_names_import_no_vllm():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
-    assert chunkfit.__all__
