@@ -113,7 +113,7 @@ def domain_of(config: Any) -> Domain:
     places, longest = config.scheduler_config.max_num_seqs, config.model_config.max_model_len - 1
     budget = config.scheduler_config.max_num_batched_tokens
     decodes, block = max(1, min(places, budget) - 1), config.cache_config.block_size
-    held = config.cache_config.num_gpu_blocks * block - (places + 1) * block
+    held = max(1, config.cache_config.num_gpu_blocks - places - 1) * block
     chunk = min(budget, longest)
     return Domain(
         max_decodes=decodes,

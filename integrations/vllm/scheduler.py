@@ -12,6 +12,7 @@ from vllm.logger import init_logger
 from vllm.v1.core.sched.request_queue import create_request_queue
 
 from ...scheduler.compiled import slower_note
+from ...scheduler.policies.parameters import PRIORITIES
 from ...scheduler.state import NEVER, NO_TARGET
 from ...tables.lookup import TICKS_PER_MS
 from .counters import Counters
@@ -154,7 +155,7 @@ class SLOWeaveScheduler(RecordingScheduler):
             last_token = now if pending else followed.last_token
             generated = request.num_output_tokens + min(pending, 1)
             for context in range(computed + 1, computed + tokens + 1):
-                decodes.add(context, last_token, followed.schedule, generated, followed.tpot, request.priority)
+                decodes.add(context, last_token, followed.schedule, generated, followed.tpot, level(request.priority))
         return decodes
 
     def _prompts(self) -> tuple[list[Prompt], list[Any]]:
@@ -181,7 +182,7 @@ class SLOWeaveScheduler(RecordingScheduler):
                     followed.first_deadline,
                     followed.tpot,
                     request.num_output_tokens,
-                    request.priority,
+                    level(request.priority),
                 )
             )
         return prompts, requests
@@ -221,3 +222,8 @@ class SLOWeaveScheduler(RecordingScheduler):
                 queue.remove_request(request)
                 taken.add_request(request)
         return taken
+
+
+def level(priority: int) -> int:
+    """vLLM's priority, any whole number, as a level that policies know: 0 is the highest."""
+    return min(max(priority, 0), PRIORITIES - 1)

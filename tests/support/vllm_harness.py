@@ -119,14 +119,14 @@ class FakeEngine:
         self.scheduler.clock = lambda: self.now_ms / 1e3
         self._hasher = get_request_block_hasher(BLOCK, sha256)
 
-    def add(self, name: str, prompt_tokens: int, output_tokens: int, seed: int | None = None, **extra) -> None:
+    def add(self, name, prompt_tokens: int, output_tokens: int, seed: int | None = None, priority=0, **extra) -> None:
         """A request that arrives now. seed: requests of one seed have one prompt."""
         rng = np.random.default_rng(abs(hash(name)) if seed is None else seed)
         options = SamplingParams(max_tokens=output_tokens, ignore_eos=True, temperature=0.0, extra_args=extra or None)
         options.update_from_generation_config({}, 2)
         prompt = rng.integers(3, 2000, prompt_tokens).tolist()
         self.tokens_ms[name] = []
-        self.scheduler.add_request(Request(name, prompt, options, None, block_hasher=self._hasher))
+        self.scheduler.add_request(Request(name, prompt, options, None, priority=priority, block_hasher=self._hasher))
 
     def step(self) -> None:
         """As EngineCore.step_with_batch_queue, and with depth 1 as step."""

@@ -134,7 +134,7 @@ def test_a_target_of_ones_own(engine_of):
     engine = engine_of()
     engine.add("strict", 200, 300, tpot_ms=12)
     for i in range(4):
-        engine.add(f"other{i}", 200, 300, ttft_ms=1, tpot_ms="soon")
+        engine.add(f"other{i}", 200, 300, priority=1000 - 600 * i, ttft_ms=1, tpot_ms="soon")
     while len(engine.ran) < 20:
         engine.step()
     engine.add("long", 30_000, 3)
