@@ -100,6 +100,15 @@ def test_scheduling_needs_the_core_alone():
     assert run_fresh(code) == "[]"
 
 
+def test_deciding_inside_an_engine_needs_the_core_alone():
+    code = (
+        "import sys\nsys.modules['numba'] = None\n"
+        "from chunkfit.integrations.vllm import decision, followed, options, record_file, work\n"
+        f"print([name for name in {HEAVY!r} if sys.modules.get(name)])"
+    )
+    assert run_fresh(code) == "[]"
+
+
 def test_help_imports_nothing_heavy():
     code = (
         "import sys\nfrom chunkfit.cli.main import app\n"

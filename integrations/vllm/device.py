@@ -167,5 +167,5 @@ def _same(ran: Batch, asked: Batch) -> bool:
 
 def _uuid(kind: str | None) -> str | None:
     """None on a CPU, and where the GPUs are in processes of their own."""
-    opened = kind == "cuda" and torch.cuda.is_initialized()
+    opened = kind == "cuda" and torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
     return str(torch.cuda.get_device_properties(0).uuid) if opened else None

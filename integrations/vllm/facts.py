@@ -46,7 +46,7 @@ def fingerprint_of(config: Any) -> Fingerprint:
     model, kind = config.model_config, current_platform.device_type
     cuda = kind == "cuda"
     # With several workers the GPUs are in their processes, and this one must not open a context on one of them.
-    opened = cuda and torch.cuda.is_initialized()
+    opened = cuda and torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
     return Fingerprint(
         device_kind=kind,
         device_name=current_platform.get_device_name() if cuda else cpu_name(),
