@@ -22,7 +22,7 @@ test-slow: $(STAMP)
 
 # vLLM itself, on a CPU, in an environment of its own: 3.7 GB. Its warnings are not ours.
 vllm: $(VLLM)/.installed
-	$(VLLM)/bin/python -m pytest tests/integrations -W default
+	$(VLLM)/bin/python -m pytest tests/integrations -s -W default
 
 $(VLLM)/.installed: tests/support/vllm_requirements.py
 	$(PYTHON) -m venv $(VLLM)

@@ -15,12 +15,9 @@ import numpy as np
 from vllm import SamplingParams
 from vllm.engine.arg_utils import EngineArgs
 from vllm.utils.argparse_utils import FlexibleArgumentParser
-from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 from vllm.v1.engine.llm_engine import LLMEngine
 
 from chunkfit.integrations.vllm.record_file import line_of
-from chunkfit.integrations.vllm.recorder import RecordingScheduler
-from chunkfit.integrations.vllm.scheduler import SLOWeaveScheduler
 from chunkfit.integrations.vllm.work import work_of
 from support.vllm_harness import ENGINE
 
@@ -28,27 +25,6 @@ KINDS = ("default", "recorded", "sloweave")
 ROUNDS = 3
 STREAMS, STREAM_TOKENS = 6, 100
 PROMPTS, PROMPT_TOKENS = 3, 900
-
-
-class InTurns(SLOWeaveScheduler):
-    """kind says whose schedule() and update_from_output() run."""
-
-    kind = "default"
-    iterations: list[tuple[str, int, int, int, float]]
-
-    def schedule(self, *args, **kwargs):
-        home = {"default": AsyncScheduler, "recorded": RecordingScheduler, "sloweave": SLOWeaveScheduler}[self.kind]
-        return home.schedule(self, *args, **kwargs)
-
-    def update_from_output(self, scheduler_output, model_runner_output):
-        home = {"default": AsyncScheduler, "recorded": RecordingScheduler, "sloweave": SLOWeaveScheduler}[self.kind]
-        return home.update_from_output(self, scheduler_output, model_runner_output)
-
-    def iteration_done(self, work, seconds, now, output):
-        batch = work.batch()
-        self.iterations.append((self.kind, batch.decodes, batch.chunk_tokens, self.counters.chunk_tokens, seconds))
-        home = RecordingScheduler if self.kind == "recorded" else SLOWeaveScheduler
-        home.iteration_done(self, work, seconds, now, output)
 
 
 def run_round(engine, scheduler, kind, number):
@@ -95,18 +71,17 @@ def main(model: str, table: str, tpot_ms: str, folder: str) -> None:
     os.dup2(2, 1)
     parser = EngineArgs.add_cli_args(FlexibleArgumentParser())
     arguments = EngineArgs.from_cli_args(parser.parse_args(["--model", model, *ENGINE]))
-    arguments.scheduler_cls = InTurns
+    arguments.scheduler_cls = "support.vllm_in_turns.InTurns"
     options = {"table": table, "tpot_ms": float(tpot_ms), "record": folder}
     arguments.additional_config = {"chunkfit": options}
     engine = LLMEngine.from_engine_args(arguments)
     scheduler = engine.engine_core.engine_core.scheduler
-    scheduler.iterations = []
     told = {"tokens": [], "gaps": {kind: [] for kind in KINDS}}
-    for number in range(-1, ROUNDS):  # the first turn warms up
+    for number in range(1 + ROUNDS):  # the first turn warms up
         for kind in KINDS:
             tokens, gaps = run_round(engine, scheduler, kind, number)
             told["tokens"].append(tokens)
-            if number >= 0:
+            if number:
                 told["gaps"][kind].append(gaps)
     told |= {"iterations": scheduler.iterations, "counters": scheduler.counters.sent()}
     told["recording_us"] = recording_us(scheduler)
