@@ -107,12 +107,12 @@ def capture_sizes(config: Any) -> tuple[int, ...]:
 def domain_of(config: Any) -> Domain:
     """What this engine can run: nothing wider is measured.
 
-    A decode and the chunk beside it need a place each, so n stays under `max_num_seqs`. A request's last token is
-    sampled and not computed. Each sequence may leave most of its last block empty.
+    A request's last token is sampled and not computed. Each sequence may leave most of its last block empty. As many
+    decodes as there are places have no room for a chunk beside them; such points of a plan are skipped.
     """
     places, longest = config.scheduler_config.max_num_seqs, config.model_config.max_model_len - 1
     budget = config.scheduler_config.max_num_batched_tokens
-    decodes, block = max(1, min(places, budget) - 1), config.cache_config.block_size
+    decodes, block = min(places, budget), config.cache_config.block_size
     held = max(1, config.cache_config.num_gpu_blocks - places - 1) * block
     chunk = min(budget, longest)
     return Domain(
