@@ -52,7 +52,11 @@ def test_a_sweep_measures_certifies_and_validates(made):
     fingerprint = profile.meta.fingerprint
     assert (fingerprint.engine, fingerprint.device_kind, fingerprint.attention_backend) == ("vllm", "cpu", "CPU_ATTN")
     assert profile.meta.domain.max_batch_tokens == 768
-    assert [profile.meta.sessions[name].points for name in ("calibrate", "test")] == [POINTS, POINTS]
+    for session in (profile.meta.sessions[name] for name in ("calibrate", "test")):
+        # Where all places decode there is none for a chunk.
+        assert session.points + session.skipped == POINTS
+        assert session.points > 0.7 * POINTS
+    assert {point.n for point in profile.meta.skipped if point.k > 1 and point.session != "fit"} <= {8}
     assert table.document.certificate.coverage == 0.9
     run(CHUNKFIT, "validate", folder / "table.json", "--profile", folder / "profile.parquet")
 
