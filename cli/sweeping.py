@@ -42,18 +42,19 @@ def sweep_request(out: Path, options: SweepOptions, *, resume: bool, overwrite: 
     """The default plan of a device and model; a resumed sweep keeps the plan of its journal."""
     from ..profiler.devices import resolve_device
 
+    budget_s, tolerance = _checked(options)
     device = resolve_device(options.device)
     model = options.model or DEFAULT_MODELS.get(device, "tiny")
     plan = journalled_plan(out) if resume else None
     if plan is None:
-        plan = _plan(default_domain(device, model), default_step_totals(device), device, options)
+        plan = _plan(default_domain(device, model), default_step_totals(device), device, options, tolerance)
     return ProfileRequest(
         device=device,
         model=model,
         plan=plan,
         attention=options.attention,
         out=out,
-        budget_s=_budget_s(options),
+        budget_s=budget_s,
         overwrite=overwrite,
     )
 
@@ -72,12 +73,12 @@ def vllm_request(
             "--engine vllm: expected --model with what `vllm serve` takes, and neither --device nor --attention: "
             "give those to the engine, after --"
         )
-    budget_s = _budget_s(options)
+    budget_s, tolerance = _checked(options)
     plan = journalled_plan(out) if resume else None
     facts = engine_facts(options.model, arguments)
     device = str(facts.fingerprint.device_kind)
     if plan is None:
-        plan = _plan(facts.domain, facts.step_totals, device, options)
+        plan = _plan(facts.domain, facts.step_totals, device, options, tolerance)
     return ProfileRequest(
         device=device,
         model=options.model,
@@ -90,7 +91,9 @@ def vllm_request(
     )
 
 
-def _plan(domain: Domain, step_totals: Sequence[int], device: str, options: SweepOptions) -> SweepPlan:
+def _plan(
+    domain: Domain, step_totals: Sequence[int], device: str, options: SweepOptions, tolerance: float
+) -> SweepPlan:
     warmups, warmup_ms = default_warmup(device)
     return draw_plan(
         domain,
@@ -101,17 +104,19 @@ def _plan(domain: Domain, step_totals: Sequence[int], device: str, options: Swee
         test_points=options.points,
         warmups=warmups,
         warmup_ms=warmup_ms,
-        tolerance=percentage(options.tolerance, "--tolerance"),
+        tolerance=tolerance,
         traffic=None if options.traffic is None else read_traffic(options.traffic, domain),
     )
 
 
-def _budget_s(options: SweepOptions) -> float | None:
+def _checked(options: SweepOptions) -> tuple[float | None, float]:
+    """(time budget in s, tolerance as a share), before anything is started. Raises UsageError."""
     from ..tables.errors import UsageError
 
     if options.minutes is not None and options.minutes <= 0:
         raise UsageError(f"--minutes {options.minutes:g}: expected more than 0")
-    return None if options.minutes is None else 60 * options.minutes
+    budget_s = None if options.minutes is None else 60 * options.minutes
+    return budget_s, percentage(options.tolerance, "--tolerance")
 
 
 def sweep(request: ProfileRequest, resume: bool) -> Profile:
