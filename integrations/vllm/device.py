@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 from vllm import EngineArgs, SamplingParams
+from vllm.platforms import current_platform
 from vllm.utils.argparse_utils import FlexibleArgumentParser
 from vllm.v1.engine.llm_engine import LLMEngine
 
@@ -39,6 +40,8 @@ def open_engine(model: str, arguments: Sequence[str]) -> LLMEngine:
             f"--scheduler-cls {parsed.scheduler_cls}: a sweep needs its own scheduler; leave the option out"
         )
     parsed.scheduler_cls = SweepScheduler
+    if current_platform.is_cpu() and parsed.distributed_executor_backend is None:
+        parsed.distributed_executor_backend = "mp"  # as in service: with the core in one's own process it is another
     os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"  # the engine core in this process, where it can be driven
     return LLMEngine.from_engine_args(parsed)
 

@@ -79,6 +79,7 @@ def model_shape(config: Any) -> dict[str, int | float | bool | str]:
         "quantization": str(config.model_config.quantization),
         "kv_cache_dtype": str(config.cache_config.cache_dtype),
         "block_size": config.cache_config.block_size,
+        "executor": str(config.parallel_config.distributed_executor_backend),
         "pipeline_parallel": config.parallel_config.pipeline_parallel_size,
         "async_scheduling": bool(config.scheduler_config.async_scheduling),
         "speculative": "none" if speculative is None else f"{speculative.method}:{config.num_speculative_tokens}",

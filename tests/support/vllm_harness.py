@@ -25,6 +25,7 @@ BLOCK = 16
 # Arguments of a real engine of the tiny model, small enough to be swept in minutes.
 ENGINE = (
     *("--load-format", "dummy", "--skip-tokenizer-init", "--dtype", "float32", "--enforce-eager"),
+    *("--distributed-executor-backend", "mp"),  # as `vllm serve` has it on a CPU
     *("--block-size", "128", "--max-num-seqs", "8", "--max-num-batched-tokens", "768", "--max-model-len", "1024"),
 )
 TINY = {
