@@ -50,7 +50,8 @@ def rounds(made, tmp_path_factory):
 def test_a_sweep_measures_certifies_and_validates(made):
     folder, profile, table = made
     fingerprint = profile.meta.fingerprint
-    assert (fingerprint.engine, fingerprint.device_kind, fingerprint.attention_backend) == ("vllm", "cpu", "CPU_ATTN")
+    assert (fingerprint.engine, fingerprint.engine_version, fingerprint.device_kind) == ("vllm", "0.32.0", "cpu")
+    assert fingerprint.model_shape["executor"] == "mp"
     assert profile.meta.domain.max_batch_tokens == 768
     for session in (profile.meta.sessions[name] for name in ("calibrate", "test")):
         # Where all places decode there is none for a chunk.
