@@ -11,7 +11,10 @@ HOMES = {"default": AsyncScheduler, "recorded": RecordingScheduler, "sloweave": 
 
 
 class InTurns(SLOWeaveScheduler):
-    """kind says whose schedule() and update_from_output() run."""
+    """kind says whose schedule() and update_from_output() run.
+
+    iterations: (kind, requests that were decoding, decodes that ran, prompt tokens that ran, those decided, seconds).
+    """
 
     kind = "default"
 
@@ -20,6 +23,7 @@ class InTurns(SLOWeaveScheduler):
         self.iterations = []
 
     def schedule(self, *args, **kwargs):
+        self.decoding = sum(not request.is_prefill_chunk for request in self.running)
         return HOMES[self.kind].schedule(self, *args, **kwargs)
 
     def update_from_output(self, scheduler_output, model_runner_output):
@@ -27,5 +31,6 @@ class InTurns(SLOWeaveScheduler):
 
     def iteration_done(self, work, seconds, now, output):
         batch = work.batch()
-        self.iterations.append((self.kind, batch.decodes, batch.chunk_tokens, self.counters.chunk_tokens, seconds))
+        decided = self.counters.chunk_tokens
+        self.iterations.append((self.kind, self.decoding, batch.decodes, batch.chunk_tokens, decided, seconds))
         HOMES[self.kind].iteration_done(self, work, seconds, now, output)
