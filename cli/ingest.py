@@ -16,7 +16,7 @@ Name = Annotated[
     str,
     typer.Argument(
         metavar="FORMAT",
-        help="table, iterations, dynamo-trace, aiconfigurator, vllm-ascend, llmservingsim, rucnyz or rucnyz-live.",
+        help="table, iterations, vllm, dynamo-trace, aiconfigurator, vllm-ascend, llmservingsim, rucnyz, rucnyz-live.",
     ),
 ]
 MapText = Annotated[

@@ -42,10 +42,17 @@ Traffic = Annotated[
 Seed = Annotated[int, typer.Option(help="Decides the plan.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Go on with an interrupted sweep.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a finished result.")]
+Engine = Annotated[str, typer.Option(help="chunkfit, the reference engine, or vllm, with --model and its arguments.")]
+EngineArguments = Annotated[
+    list[str] | None,
+    typer.Argument(help="After --: arguments of vLLM, as `vllm serve` takes them.", show_default=False),
+]
 
 
 def profile(
     out: Annotated[Path, typer.Argument(help="Profile to write (Parquet).")],
+    engine_arguments: EngineArguments = None,
+    engine: Engine = "chunkfit",
     device: Device = "auto",
     model: Model = None,
     attention: Attention = None,
@@ -62,11 +69,18 @@ def profile(
 
     Example: chunkfit profile profile.parquet --minutes 2
     """
+    from ..tables.errors import UsageError
     from .render import grid
-    from .sweeping import SweepOptions, measured_lines, sweep, sweep_request
+    from .sweeping import SweepOptions, measured_lines, sweep, sweep_request, vllm_request
 
     options = SweepOptions(device, model, attention, seed, minutes, points, tolerance, traffic)
-    request = sweep_request(out, options, resume=resume, overwrite=overwrite)
+    arguments = tuple(engine_arguments or ())
+    if engine == "vllm":
+        request = vllm_request(out, options, arguments, resume=resume, overwrite=overwrite)
+    elif engine != "chunkfit" or arguments:
+        raise UsageError(f"--engine {engine} {' '.join(arguments)}: expected chunkfit without arguments, or vllm")
+    else:
+        request = sweep_request(out, options, resume=resume, overwrite=overwrite)
     measured = sweep(request, resume)
     data = {"profile": str(out)} | measured.meta.model_dump(mode="json")
     emit(data, as_json, grid(measured_lines(measured)), f"written: {out}")

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..profiler.domains import capacity_note, default_domain, default_step_totals, default_warmup
-from ..profiler.plan import SESSIONS, draw_plan
+from ..profiler.plan import SESSIONS, SweepPlan, draw_plan
 from ..profiler.request import ProfileRequest, SweepEvent, journal_of
 from ..profiler.sweep import journalled_plan
 from ..profiler.sweep import profile as measure
 from ..profiler.traffic import read_traffic
+from ..tables.domain import Domain
 from ..tables.units import percentage
 from .guard import escape
 from .output import progress_console
@@ -39,38 +41,82 @@ class SweepOptions:
 def sweep_request(out: Path, options: SweepOptions, *, resume: bool, overwrite: bool) -> ProfileRequest:
     """The default plan of a device and model; a resumed sweep keeps the plan of its journal."""
     from ..profiler.devices import resolve_device
-    from ..tables.errors import UsageError
 
-    if options.minutes is not None and options.minutes <= 0:
-        raise UsageError(f"--minutes {options.minutes:g}: expected more than 0")
-    tolerance = percentage(options.tolerance, "--tolerance")
+    budget_s, tolerance = _checked(options)
     device = resolve_device(options.device)
     model = options.model or DEFAULT_MODELS.get(device, "tiny")
     plan = journalled_plan(out) if resume else None
     if plan is None:
-        warmups, warmup_ms = default_warmup(device)
-        domain = default_domain(device, model)
-        plan = draw_plan(
-            domain,
-            default_step_totals(device),
-            options.seed,
-            fit_points=options.points,
-            calibrate_points=options.points,
-            test_points=options.points,
-            warmups=warmups,
-            warmup_ms=warmup_ms,
-            tolerance=tolerance,
-            traffic=None if options.traffic is None else read_traffic(options.traffic, domain),
-        )
+        plan = _plan(default_domain(device, model), default_step_totals(device), device, options, tolerance)
     return ProfileRequest(
         device=device,
         model=model,
         plan=plan,
         attention=options.attention,
         out=out,
-        budget_s=None if options.minutes is None else 60 * options.minutes,
+        budget_s=budget_s,
         overwrite=overwrite,
     )
+
+
+def vllm_request(
+    out: Path, options: SweepOptions, arguments: tuple[str, ...], *, resume: bool, overwrite: bool
+) -> ProfileRequest:
+    """The same of a vLLM engine, which is started once to say what it can run. Raises UsageError for options that
+    belong to the reference engine.
+    """
+    from ..integrations.vllm.sweep import SESSION_MODULE, engine_facts
+    from ..tables.errors import UsageError
+
+    if options.model is None or options.device != "auto" or options.attention is not None:
+        raise UsageError(
+            "--engine vllm: expected --model with what `vllm serve` takes, and neither --device nor --attention: "
+            "give those to the engine, after --"
+        )
+    budget_s, tolerance = _checked(options)
+    plan = journalled_plan(out) if resume else None
+    facts = engine_facts(options.model, arguments)
+    device = str(facts.fingerprint.device_kind)
+    if plan is None:
+        plan = _plan(facts.domain, facts.step_totals, device, options, tolerance)
+    return ProfileRequest(
+        device=device,
+        model=options.model,
+        plan=plan,
+        session_module=SESSION_MODULE,
+        engine_arguments=arguments,
+        out=out,
+        budget_s=budget_s,
+        overwrite=overwrite,
+    )
+
+
+def _plan(
+    domain: Domain, step_totals: Sequence[int], device: str, options: SweepOptions, tolerance: float
+) -> SweepPlan:
+    warmups, warmup_ms = default_warmup(device)
+    return draw_plan(
+        domain,
+        step_totals,
+        options.seed,
+        fit_points=options.points,
+        calibrate_points=options.points,
+        test_points=options.points,
+        warmups=warmups,
+        warmup_ms=warmup_ms,
+        tolerance=tolerance,
+        traffic=None if options.traffic is None else read_traffic(options.traffic, domain),
+    )
+
+
+def _checked(options: SweepOptions) -> tuple[float | None, float]:
+    """(time budget in s, tolerance as a share), before anything is started. Raises UsageError."""
+    from ..tables.errors import UsageError
+
+    if options.minutes is not None and options.minutes <= 0:
+        raise UsageError(f"--minutes {options.minutes:g}: expected more than 0")
+    budget_s = None if options.minutes is None else 60 * options.minutes
+    return budget_s, percentage(options.tolerance, "--tolerance")
 
 
 def sweep(request: ProfileRequest, resume: bool) -> Profile:

@@ -19,6 +19,10 @@ class _Request(BaseModel):
     attention: Annotated[str | None, Field(description="a key of the engine's BACKENDS, None: the engine's choice")] = (
         None
     )
+    session_module: Annotated[str, Field(description="run with python -m for each session: an engine of its own")] = (
+        "chunkfit.profiler.session"
+    )
+    engine_arguments: Annotated[tuple[str, ...], Field(description="for that engine")] = ()
     synthetic_pause_ms: Annotated[
         float, Field(ge=0, description="real time the synthetic device takes for an iteration")
     ] = 0.0

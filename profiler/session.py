@@ -30,6 +30,7 @@ PILOT_LEAST = 4  # whatever they take: without an estimate the budget cannot be 
 PILOT_SHARE = 0.05  # of the time budget, at most
 
 OnEvent = Callable[[SweepEvent], None]
+Opener = Callable[[SessionRequest], Device]
 Outcome = Literal["complete", "deadline", "orphaned"]
 
 
@@ -158,9 +159,23 @@ def pilot(plan: SweepPlan, points: Sequence[PlanPoint], device: Device, limit_s:
     return cost
 
 
-def main(arguments: Sequence[str]) -> int:
+def open_requested(request: SessionRequest) -> Device:
+    """The one of DEVICES that a request names."""
+    return open_device(
+        request.device,
+        request.model,
+        request.plan.domain,
+        request.plan.seed,
+        request.sessions[0],
+        attention=request.attention,
+        synthetic_pause_ms=request.synthetic_pause_ms,
+    )
+
+
+def main(arguments: Sequence[str], open_for: Opener = open_requested) -> int:
     """Runs the session that the request file describes; events go to stdout as JSON lines.
 
+    open_for: opens the device of a request.
     Where a round of points is wanted, {"wanted": "round"} is told and a `Choice` read from stdin.
     Returns the exit code; an error is told as {"error": class name, "message": text} first.
     """
@@ -180,7 +195,7 @@ def main(arguments: Sequence[str]) -> int:
             tell(json.dumps({"wanted": "round"}))
             return read_choice(sys.stdin.fileno(), seconds)
 
-        return serve(request, lambda event: tell(event.model_dump_json()), ask)
+        return serve(request, lambda event: tell(event.model_dump_json()), ask, open_for)
     except ChunkfitError as error:
         tell(json.dumps({"error": type(error).__name__, "message": str(error)}))
         return error.exit_code
@@ -190,18 +205,10 @@ def main(arguments: Sequence[str]) -> int:
         return 1
 
 
-def serve(request: SessionRequest, on_event: OnEvent, ask: Ask) -> int:
+def serve(request: SessionRequest, on_event: OnEvent, ask: Ask, open_for: Opener) -> int:
     """Open the device, say the cost where it is not known, run the first session of the request."""
     plan, session = request.plan, request.sessions[0]
-    device = open_device(
-        request.device,
-        request.model,
-        plan.domain,
-        plan.seed,
-        session,
-        attention=request.attention,
-        synthetic_pause_ms=request.synthetic_pause_ms,
-    )
+    device = open_for(request)
     startup_s = time.monotonic() - request.spawned
     with open_journal(request.journal, plan, device.fingerprint) as journal:
         contents = journal.contents

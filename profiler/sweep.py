@@ -71,6 +71,8 @@ def profile(
                 model=request.model,
                 plan=request.plan,
                 attention=request.attention,
+                session_module=request.session_module,
+                engine_arguments=request.engine_arguments,
                 synthetic_pause_ms=request.synthetic_pause_ms,
                 sessions=tuple(sessions),
                 journal=request.journal,
@@ -162,7 +164,7 @@ def _run_process(request: SessionRequest, choose: Callable[[], Choice]) -> Gener
     """Events of one session's process, which gets a choice whenever it asks. Raises the error it ended with."""
     name = _written(request)
     # -P: what lies in the working directory must not shadow the standard library.
-    command = [sys.executable, "-P", "-m", "chunkfit.profiler.session", name]
+    command = [sys.executable, "-P", "-m", request.session_module, name]
     failure: ChunkfitError | None = None
     try:
         with tempfile.TemporaryFile() as said:

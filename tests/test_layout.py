@@ -11,12 +11,13 @@ import pytest
 import chunkfit
 
 ROOT = Path(chunkfit.__file__).parent
-FOLDERS = ("tables", "engine", "profiler", "fitters", "scheduler", "cli")
+FOLDERS = ("tables", "engine", "profiler", "fitters", "scheduler", "integrations", "cli")
 # What each folder may import of ours: itself and those before it; the scheduler needs tables alone, but for live runs,
-# which drive the engine and the profiler's devices.
+# which drive the engine and the profiler's devices; integrations need neither the engine nor the fitters.
 ALLOWED = {folder: set(FOLDERS[: i + 1]) for i, folder in enumerate(FOLDERS)} | {
     "scheduler": {"tables", "scheduler"},
     "scheduler/live": {"tables", "engine", "profiler", "scheduler"},
+    "integrations": {"tables", "profiler", "scheduler", "integrations"},
 }
 HEAVY = (
     "torch",
@@ -116,6 +117,15 @@ def test_scheduling_needs_the_core_alone():
         "from chunkfit.scheduler.workloads.registry import workload\nworkload('mixed', 0)\n"
         "from chunkfit.scheduler.cost import SLOWEAVE, largest_chunk\n"
         "assert largest_chunk(SLOWEAVE.cost(), 4, 1, 1, 0, 10 << 14, 4096, 1, 1) == 1355\n"
+        f"print([name for name in {HEAVY!r} if sys.modules.get(name)])"
+    )
+    assert run_fresh(code) == "[]"
+
+
+def test_deciding_inside_an_engine_needs_the_core_alone():
+    code = (
+        "import sys\nsys.modules['numba'] = None\n"
+        "from chunkfit.integrations.vllm import decision, followed, options, record_file, work\n"
         f"print([name for name in {HEAVY!r} if sys.modules.get(name)])"
     )
     assert run_fresh(code) == "[]"

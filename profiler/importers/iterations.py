@@ -27,15 +27,21 @@ def read(path: str, options: ReadOptions, left_out: LeftOut) -> Imported:
         if timed is None:
             timed = "time_s" in record.values
         unread.see(record)
-        batch = _batch(record)
-        started_s = record.number("time_s") if timed else 0.0
-        latency_ms = record.duration_ms("latency_ms", "ms")
-        if batch is None:
-            left_out.add("neither decodes nor chunks", record.place)
-        else:
-            samples.append(Sample.of_batch(batch, latency_ms, started_s))
+        sample = sample_of(record, record.number("time_s") if timed else 0.0, left_out)
+        if sample is not None:
+            samples.append(sample)
     samples.sort(key=lambda sample: sample.started_s)
     return Imported(samples, "iteration", unread=unread.shown())
+
+
+def sample_of(record: Record, started_s: float, left_out: LeftOut) -> Sample | None:
+    """The iteration of a line; an empty one is left out. Raises LogFormatError."""
+    batch = _batch(record)
+    latency_ms = record.duration_ms("latency_ms", "ms")
+    if batch is None:
+        left_out.add("neither decodes nor chunks", record.place)
+        return None
+    return Sample.of_batch(batch, latency_ms, started_s)
 
 
 def _batch(record: Record) -> Batch | None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from ...tables.errors import UsageError
-from . import aiconfigurator, dynamo_trace, iterations, llmservingsim, rucnyz, table, vllm_ascend
+from . import aiconfigurator, dynamo_trace, iterations, llmservingsim, rucnyz, table, vllm, vllm_ascend
 from .samples import LogFormat, ReadOptions
 
 FORMATS: dict[str, LogFormat] = {
     "table": table.FORMAT,
     "iterations": iterations.FORMAT,
+    "vllm": vllm.FORMAT,
     "dynamo-trace": dynamo_trace.FORMAT,
     "aiconfigurator": aiconfigurator.FORMAT,
     "vllm-ascend": vllm_ascend.FORMAT,

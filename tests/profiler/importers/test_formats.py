@@ -226,7 +226,7 @@ def test_what_the_log_does_not_say_the_user_may_and_nothing_else():
 @pytest.mark.parametrize(
     ("name", "said", "message"),
     [
-        ("vllm", {}, "format 'vllm' is unknown; expected one of: table, any CSV, .*; iterations, JSON lines"),
+        ("sglang", {}, "format 'sglang' is unknown; expected one of: table, any CSV, .*; iterations, JSON lines"),
         (
             "table",
             {"mapping": {"n": "decodes"}, "unit": "ms"},

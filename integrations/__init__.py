@@ -1,0 +1,1 @@
+"""Inside other people's engines."""
