@@ -111,8 +111,8 @@ def _margins(
 ) -> tuple[list[NoiseMargin], str]:
     """Certified margins; where points are too few, each scene at the level that its own points can certify.
 
-    A level for all scenes would be set by whichever of them is worst known: of a hundred points the largest score, which
-    lies where a scene has no neighbours.
+    A level for all scenes would be set by whichever of them is worst known: of a hundred points by the largest score,
+    which lies where a scene has no neighbours.
     """
     scores, names = _scores(estimator, scale, ladders, learn)
     try:
