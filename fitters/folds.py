@@ -1,10 +1,10 @@
 """What cross-validation leaves out: whole points, bands of values, or sessions. Never single rows of a point.
 
 A model that is asked about batches it has rows of is flattered; so is one that is only asked about neighbours
-of what it knows. Point folds ask about new points among the old, value folds about chunk sizes (batch sizes
-where there is no chunk) of which there is nothing: every third value, or every third band of values where
-there are many, the outermost ones too, so that a third of the score is extrapolation's risk. Where several profiles
-were joined, session folds ask about a whole session: its points, and a state of the device that no other had.
+of what it knows. Point folds ask about new points among the old, value folds about values of one axis (n, k, c or u)
+of which there is nothing: every third, or every third band where there are many. The largest decode batches and
+prefixes are among them, so that half of the score is extrapolation's risk. Where several profiles were joined, session
+folds ask about a whole session: its points, and a state of the device that no other had.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from .rows import Rows
 
 POINT_FOLDS = 4
-VALUE_FOLDS = 3
 SESSION_FOLDS = 4  # at most
+THIRD = 3
+MIN_VALUES = 4  # with fewer no value lies between others that stay
 MOST_VALUES = 64  # distinct values up to which an axis is a grid
 BAND = 1.5  # ratio of the ends of a band
 
@@ -31,10 +32,15 @@ def point_folds(rows: Rows) -> list[Mask]:
 
 
 def value_folds(rows: Rows) -> list[Mask]:
-    """Rows to hold out, VALUE_FOLDS times: every third value of c, of n where c = 0. Folds may be empty."""
-    n, c = rows.points[:, 0], rows.points[:, 2]
-    fold = np.where(c > 0, _group(c, c > 0), _group(n, c == 0)) % VALUE_FOLDS
-    return [fold == f for f in range(VALUE_FOLDS)]
+    """Rows to hold out, once for each axis that has MIN_VALUES values or more: every third, counted from the last."""
+    folds = []
+    for axis in range(rows.points.shape[1]):
+        values = rows.points[:, axis]
+        used = values > 0
+        group = _group(values, used)
+        if len(np.unique(group[used])) >= MIN_VALUES:
+            folds.append(used & ((group[used].max() - group) % THIRD == axis % THIRD))
+    return folds
 
 
 def session_folds(rows: Rows) -> list[Mask]:

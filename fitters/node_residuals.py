@@ -28,7 +28,7 @@ from .normal_equations import Matrix, solved
 from .robust import huber_weights
 from .rows import Rows
 
-STRENGTHS = (0.3, 3.0, 30.0, 300.0)
+STRENGTHS = (0.003, 0.03, 0.3, 3.0, 30.0, 300.0)
 FOLDS = 4
 MANY = 3000  # points from which one fold says enough
 # Points that choose the strength, of more drawn at random. It is a ratio of two variances, noise over correction, and

@@ -109,15 +109,22 @@ def our_predictions(
 def _margins(
     estimator: Estimator, scale: str, ladders: Mapping[Scene, Ladder], learn: Rows
 ) -> tuple[list[NoiseMargin], str]:
-    """Certified margins, or those of the coverage that so few points can certify, and what was refused."""
+    """Certified margins; where points are too few, each scene at the level that its own points can certify.
+
+    A level for all scenes would be set by whichever of them is worst known: of a hundred points by the largest score,
+    which lies where a scene has no neighbours.
+    """
     scores, names = _scores(estimator, scale, ladders, learn)
     try:
         return noise_margins(scores, names, COVERAGE, CONFIDENCE), f"certified {COVERAGE} on m = {len(scores)}"
     except CertificationError:
-        level = best_coverage(len(scores), CONFIDENCE)
-        needs = points_needed(COVERAGE, CONFIDENCE)
-        note = f"refused: m = {len(scores)}, needs {needs}; certifies {level:g}"
-        return noise_margins(scores, names, level, CONFIDENCE), note
+        needs, margins, levels = points_needed(COVERAGE, CONFIDENCE), [], []
+        for scene in (scene for scene in Scene if (names == scene.value).any()):
+            here = names == scene.value
+            level = best_coverage(int(here.sum()), CONFIDENCE)
+            margins += noise_margins(scores[here], names[here], level, CONFIDENCE)
+            levels.append(f"{scene.value} {level:g} on m = {here.sum()}")
+        return margins, f"refused: m = {len(scores)}, needs {needs}; certifies {', '.join(levels)}"
 
 
 def _scores(

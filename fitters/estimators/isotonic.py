@@ -17,15 +17,17 @@ from numpy.typing import NDArray
 from ...tables.batch import Scene
 from ...tables.closure import close_expected
 from ...tables.grid import POINT_COLUMN, SCENE_AXES, Axes, Ladder, Points
+from ..folds import MOST_VALUES
 from ..node_residuals import base_weights
 from ..robust import huber_weights
 from ..rows import Rows, point_medians
 from .estimator import Millis, SceneModel
-from .grid_field import grid_of
 from .monotone_projection import monotone
 from .tails import lift
 
 KNOTS = 8  # of an axis of a scatter
+MOST_NODES = 100_000
+NODES_PER_POINT = 10  # of a grid that points of a scatter make by chance there are far more
 EMPTY = 1e-3  # weight of a cell without points, in points
 REWEIGHTS = 2  # a cell of one stalled iteration must not lift what lies above it
 
@@ -75,6 +77,19 @@ def _curve(medians: Rows, scene: Scene) -> GridCurve:
         trusted[measured] *= huber_weights((wanted - projected)[measured])
         projected = monotone(wanted, trusted)
     return GridCurve(axes, scene, close_expected(np.exp(projected), np.ones(shape, dtype=np.bool_)).ravel())
+
+
+def grid_of(scene: Scene, points: Points) -> Axes | None:
+    """The distinct values of each axis, None where they are too many, or the points too few, to be a grid."""
+    knots: dict[str, tuple[int, ...]] = dict.fromkeys(POINT_COLUMN, (0,))
+    for name in SCENE_AXES[scene]:
+        values = tuple(np.unique(points[:, POINT_COLUMN[name]]).tolist())
+        if len(values) > MOST_VALUES:
+            return None
+        knots[name] = values
+    axes = Axes(**knots)
+    nodes = int(np.prod(axes.shape(scene)))
+    return axes if nodes <= min(MOST_NODES, NODES_PER_POINT * len(points)) else None
 
 
 def _spaced(scene: Scene, points: Points) -> Axes:

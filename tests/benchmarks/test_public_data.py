@@ -105,7 +105,7 @@ def test_our_table_beside_them(grid):
     assert score.falls_percent == 0
     assert set(score.falls) == {"decodes", "chunk"}
     assert "refused: m = " in found.note
-    assert "needs 299; certifies 0." in found.note
+    assert "needs 299; certifies decode 0." in found.note
 
 
 def test_matched_bounds_cover_99_percent():

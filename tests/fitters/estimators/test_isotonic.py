@@ -5,8 +5,9 @@ import pytest
 from scipy.optimize import minimize
 from sklearn.isotonic import IsotonicRegression
 
-from chunkfit.fitters.estimators.isotonic import isotonic
+from chunkfit.fitters.estimators.isotonic import grid_of, isotonic
 from chunkfit.fitters.estimators.monotone_projection import isotonic_lines, monotone
+from chunkfit.fitters.folds import MOST_VALUES
 from chunkfit.fitters.rows import Rows
 from chunkfit.profiler.devices import truth
 from chunkfit.tables.batch import Scene
@@ -79,3 +80,16 @@ def test_an_inversion_of_the_data_is_pooled():
     model = isotonic(slow, LADDERS)[Scene.MIXED].expected
     at = model.total_ms(np.array([[4, 512, c, 512] for c in (128, 256, 512, 1024)]))
     assert at == pytest.approx([2.56, 110**0.5, 110**0.5, 20.48], rel=1e-4)
+
+
+def test_many_distinct_values_are_no_grid():
+    chunks = np.arange(1, MOST_VALUES + 2)
+    points = np.column_stack([np.ones_like(chunks), np.full_like(chunks, 64), chunks, np.zeros_like(chunks)])
+    assert grid_of(Scene.MIXED, points) is None
+    assert grid_of(Scene.MIXED, points[:-1]) is not None
+
+
+def test_a_thin_scatter_is_no_grid():
+    """Thirty random points have thirty values on each axis: a grid of 810,000 nodes around nothing."""
+    scatter = np.random.default_rng(0).integers(1, 1000, (30, 4))
+    assert grid_of(Scene.MIXED, scatter) is None

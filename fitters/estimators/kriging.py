@@ -1,0 +1,170 @@
+"""Kriging: a value at a batch from the measured batches around it, weighted by how far values agree over distance.
+
+A Gaussian process with a Matern 3/2 covariance over log2(1 + x), one length for each of n, k, c, u. A prediction
+uses the nearest NEIGHBOURS alone, so a million points cost what a thousand do (local kriging; Vecchia 1988, Datta et
+al. 2016). Lengths, amplitude and noise maximise the likelihood of drawn points given their neighbours, under a
+Student t, so that stalls do not pass for structure. Then each point is predicted from the others: whoever lies far off
+has little weight in what follows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+from scipy.spatial import cKDTree
+
+from ...tables.grid import Points
+
+NEIGHBOURS = 40
+DRAWN, DRAWN_NEIGHBOURS = 250, 20  # points of the likelihood, and what each is conditioned on
+ROUNDS = (5, 15)  # steps of the optimiser; between them neighbours and weights are taken anew
+FEWEST = 3  # points, for lengths to say anything
+DEGREES = 4.0  # of the Student t
+BLOCK = 256  # predictions at a time: their matrices stay in the cache
+FIRST_LENGTH, LENGTHS = 3.0, (0.3, 60.0)  # in doublings of an axis
+PRIOR = 2.0  # standard deviation of log parameters about their first values: few points must not decide freely
+# Medians of the distance to what the others say, past which a value is a stall: most of what is nearer is structure.
+STALL = 30.0
+FIRST_NOISE, LEAST_NOISE = 0.2, 2e-3  # of the values' spread; of a value
+
+Floats = NDArray[np.float64]
+Places = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Kriging:
+    """inputs: (points, axes) divided by the lengths. values, weights: (points,); a weight divides the noise.
+
+    mean: what holds far from data. variance, noise: of the process and of one value of weight 1.
+    """
+
+    axes: tuple[int, ...]
+    lengths: Floats
+    inputs: Floats
+    values: Floats
+    weights: Floats
+    mean: float
+    variance: float
+    noise: float
+    tree: cKDTree
+
+    def at(self, points: Points) -> Floats:
+        """Predicted value of each point, shape (points,)."""
+        asked = _inputs(points, self.axes) / self.lengths
+        found = self._nearest(asked, min(NEIGHBOURS, len(self.values)))
+        return self._predicted(asked, found)
+
+    def left_out(self, held: NDArray[np.bool_] | None = None) -> Floats:
+        """Predicted values of own points without themselves; of those of `held` without all of `held`."""
+        if held is not None:
+            kept = replace(
+                self,
+                inputs=self.inputs[~held],
+                values=self.values[~held],
+                weights=self.weights[~held],
+                tree=cKDTree(self.inputs[~held]),
+            )
+            return kept._predicted(self.inputs[held], kept._nearest(self.inputs[held], min(NEIGHBOURS, (~held).sum())))
+        count = min(NEIGHBOURS + 1, len(self.values))
+        return self._predicted(self.inputs, _without_self(self._nearest(self.inputs, count)))
+
+    def _nearest(self, asked: Floats, count: int) -> Places:
+        _, found = self.tree.query(asked, k=count)
+        return np.asarray(found, dtype=np.int64).reshape(len(asked), count)
+
+    def _predicted(self, asked: Floats, found: Places) -> Floats:
+        out = np.empty(len(asked))
+        for start in range(0, len(asked), BLOCK):
+            block = slice(start, start + BLOCK)
+            near = self.inputs[found[block]]
+            within = self.variance * _matern(_squared(near, near))
+            diagonal = np.arange(near.shape[1])
+            within[:, diagonal, diagonal] += self.noise / self.weights[found[block]]
+            across = self.variance * _matern(_squared(near, asked[block, None]))
+            shares = np.linalg.solve(within, across)[:, :, 0]
+            out[block] = self.mean + (shares * (self.values[found[block]] - self.mean)).sum(axis=1)
+        return out
+
+
+def fit_kriging(points: Points, values: Floats, counts: Floats) -> Kriging:
+    """points: (points, 4), distinct. values: (points,), of any unit. counts: (points,), measurements behind each."""
+    axes = tuple(axis for axis in range(4) if len(np.unique(points[:, axis])) > 1) or (0,)
+    inputs, mean, spread = _inputs(points, axes), float(np.mean(values)), max(float(np.std(values)), LEAST_NOISE)
+    first = np.log([*[FIRST_LENGTH] * len(axes), spread, FIRST_NOISE * spread])
+    parameters, weights = first, counts
+    for steps in ROUNDS if len(values) >= FEWEST else ():
+        parameters = _likeliest(parameters, first, spread, inputs, values - mean, weights, steps)
+        made = _made(axes, inputs, values, weights, mean, parameters)
+        off = np.abs(values - made.left_out())
+        stall = STALL * max(float(np.median(off)), LEAST_NOISE)
+        weights = counts * np.minimum(1.0, stall / np.maximum(off, stall)) ** 4
+    return _made(axes, inputs, values, weights, mean, parameters)
+
+
+def _made(
+    axes: tuple[int, ...], inputs: Floats, values: Floats, weights: Floats, mean: float, parameters: Floats
+) -> Kriging:
+    lengths, variance, noise = _unpacked(parameters)
+    scaled = inputs / lengths
+    return Kriging(axes, lengths, scaled, values, weights, mean, variance, noise, cKDTree(scaled))
+
+
+def _inputs(points: Points, axes: tuple[int, ...]) -> Floats:
+    return np.log2(1.0 + points[:, axes])
+
+
+def _squared(a: Floats, b: Floats) -> Floats:
+    """Squared distances (batches, a, b)."""
+    within = (a**2).sum(axis=2)[:, :, None] + (b**2).sum(axis=2)[:, None, :] - 2 * a @ b.transpose(0, 2, 1)
+    return np.maximum(within, 0.0)
+
+
+def _matern(squared: Floats) -> Floats:
+    root = np.sqrt(3.0 * squared)
+    return np.asarray((1.0 + root) * np.exp(-root))
+
+
+def _without_self(found: Places) -> Places:
+    """The first neighbours of each point that are not the point itself."""
+    own = found == np.arange(len(found))[:, None]
+    own[~own.any(axis=1), -1] = True  # it is not among its nearest where others stand on the same place
+    return found[~own].reshape(len(found), -1)
+
+
+def _unpacked(parameters: Floats) -> tuple[Floats, float, float]:
+    return np.exp(parameters[:-2]), float(np.exp(2 * parameters[-2])), float(np.exp(2 * parameters[-1]))
+
+
+def _likeliest(
+    parameters: Floats, first: Floats, spread: float, inputs: Floats, values: Floats, weights: Floats, steps: int
+) -> Floats:
+    """Logarithms of lengths (axes,), process spread and noise spread; neighbours are chosen by those given."""
+    dimensions = inputs.shape[1]
+    low = np.log([*[LENGTHS[0]] * dimensions, 0.05 * spread, LEAST_NOISE])
+    high = np.log([*[LENGTHS[1]] * dimensions, 10 * spread, 2 * spread + LEAST_NOISE])
+    drawn = np.random.default_rng(0).permutation(len(values))[:DRAWN]
+    scaled = inputs / _unpacked(parameters)[0]
+    _, near = cKDTree(scaled).query(scaled[drawn], k=min(DRAWN_NEIGHBOURS + 1, len(values)))
+    near = np.where(near[:, 1:] == drawn[:, None], near[:, :1], near[:, 1:])
+    group = np.concatenate([drawn[:, None], near], axis=1)
+    arguments = (inputs[group], values[group], weights[group], first)
+    bounds = list(zip(low, high, strict=True))
+    return np.asarray(minimize(_loss, parameters, arguments, "L-BFGS-B", bounds=bounds, options={"maxiter": steps}).x)
+
+
+def _loss(parameters: Floats, inputs: Floats, values: Floats, weights: Floats, first: Floats) -> float:
+    """Less the log likelihood of the first value of each group given the others, and the prior's share."""
+    lengths, variance, noise = _unpacked(parameters)
+    scaled = inputs / lengths
+    covariance = variance * _matern(_squared(scaled, scaled))
+    diagonal = np.arange(inputs.shape[1])
+    covariance[:, diagonal, diagonal] += noise / weights
+    across = covariance[:, 1:, :1]
+    shares = np.linalg.solve(covariance[:, 1:, 1:], across)[:, :, 0]
+    left = np.maximum(covariance[:, 0, 0] - (shares * across[:, :, 0]).sum(axis=1), 1e-12)
+    off = (values[:, 0] - (shares * values[:, 1:]).sum(axis=1)) ** 2 / left
+    likelihood = 0.5 * np.log(left) + (DEGREES + 1) / 2 * np.log1p(off / DEGREES)
+    return float(likelihood.sum() + 0.5 * (((parameters - first) / PRIOR) ** 2).sum())
