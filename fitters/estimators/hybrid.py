@@ -93,7 +93,7 @@ def _residual(rows: Rows, left: Floats, counts: Floats) -> Kriging | None:
     errors = np.zeros((len(folds), 2))
     for errors_of, held in zip(errors, folds, strict=True):
         of = slice(None) if held is None else held
-        for i, guess in enumerate((0.0, residual.left_out(held))):
-            errors_of[i] = np.average(np.abs(left[of] - guess), weights=counts[of])
+        errors_of[0] = np.average(np.abs(left[of]), weights=counts[of])
+        errors_of[1] = np.average(np.abs(left[of] - residual.left_out(held)), weights=counts[of])
     without, with_ = errors[0] + (errors[1:].mean(axis=0) if len(folds) > 1 else 0.0)
     return residual if with_ < BETTER * without else None

@@ -113,13 +113,13 @@ def _made(
 
 
 def _inputs(points: Points, axes: tuple[int, ...]) -> Floats:
-    return np.log2(1.0 + points[:, axes])
+    return np.asarray(np.log2(1.0 + points[:, axes]))
 
 
 def _squared(a: Floats, b: Floats) -> Floats:
     """Squared distances (batches, a, b)."""
     within = (a**2).sum(axis=2)[:, :, None] + (b**2).sum(axis=2)[:, None, :] - 2 * a @ b.transpose(0, 2, 1)
-    return np.maximum(within, 0.0)
+    return np.asarray(np.maximum(within, 0.0))
 
 
 def _matern(squared: Floats) -> Floats:
@@ -131,7 +131,7 @@ def _without_self(found: Places) -> Places:
     """The first neighbours of each point that are not the point itself."""
     own = found == np.arange(len(found))[:, None]
     own[~own.any(axis=1), -1] = True  # it is not among its nearest where others stand on the same place
-    return found[~own].reshape(len(found), -1)
+    return np.asarray(found[~own].reshape(len(found), -1))
 
 
 def _unpacked(parameters: Floats) -> tuple[Floats, float, float]:
