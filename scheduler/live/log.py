@@ -31,10 +31,9 @@ PAGE = 4096  # rows
 
 
 @compiled
-def note(log: NDArray[Any], at: int, state: State, belief: Cost, k: int, ticks: int) -> None:
-    """The iteration that is over, while the state still is as it was decided on."""
-    write_row(log[at], state, belief, k, ticks)
-    log[at]["longest_context"] = state.scalars[0]["longest_context"]
+def note(row: NDArray[Any], state: State, belief: Cost, k: int, ticks: int) -> None:
+    """The iteration that is over, while the state still is as it was decided on. row: ITERATION (1,)."""
+    write_row(row[0], state, belief, k, ticks)
 
 
 class IterationLog:
@@ -43,6 +42,8 @@ class IterationLog:
     def __init__(self) -> None:
         self._pages: list[NDArray[Any]] = []
         self._rows = 0
+        # The simulator's own row: a longer record in its place is another type to compiled functions.
+        self._common = np.zeros(1, ITERATION)
 
     def __len__(self) -> int:
         return self._rows
@@ -53,8 +54,9 @@ class IterationLog:
         if not at:
             self._pages.append(np.zeros(PAGE, LIVE_ITERATION))
         page = self._pages[-1]
-        note(page, at, state, belief, k, ticks)
-        page["engine_ms"][at], page["decision_us"][at] = engine_ms, decision_us
+        note(self._common, state, belief, k, ticks)
+        longest = state.scalars["longest_context"][0]
+        page[at] = (*self._common.item(), longest, engine_ms, decision_us, np.nan, np.nan)
         self._rows += 1
         return page[at : at + 1]
 

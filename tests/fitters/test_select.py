@@ -8,7 +8,7 @@ import pytest
 from chunkfit.fitters.estimators.estimator import Lift, SceneModel
 from chunkfit.fitters.estimators.registry import ESTIMATORS, estimators
 from chunkfit.fitters.fit import fit
-from chunkfit.fitters.folds import SESSION_FOLDS, point_folds, session_folds, value_folds
+from chunkfit.fitters.folds import SESSION_FOLDS, point_folds, session_folds
 from chunkfit.fitters.knots import ladder_for
 from chunkfit.fitters.rows import Rows, rows_of
 from chunkfit.fitters.select import select
@@ -55,17 +55,6 @@ def test_a_point_is_held_out_once_and_whole(rows):
     for fold in held:
         assert not set(rows.point_id[fold]) & set(rows.point_id[~fold])
         assert len(set(rows.point_id[fold])) == 75
-
-
-def test_a_band_of_values_is_held_out_whole(rows):
-    held = np.stack(value_folds(rows))
-    assert (held.sum(axis=0) == 1).all()
-    chunk = rows.points[:, 2]
-    for fold in held:
-        left = set(chunk[fold & (chunk > 0)].tolist())
-        assert not left & set(chunk[~fold].tolist())
-    grid = Rows(np.array([[0, 0, c, 0] for c in (8, 64, 512)] * 4), np.ones(12), np.arange(12), np.zeros(12, bool))
-    assert [set(grid.points[fold, 2].tolist()) for fold in value_folds(grid)] == [{8}, {64}, {512}]
 
 
 def test_whole_sessions_are_held_out_of_joined_profiles(rows):
