@@ -20,6 +20,7 @@ from ..tables.errors import (
     UsageError,
 )
 from ..tables.fingerprint import Fingerprint, Severity, differences
+from ..tables.writing import append
 from .condition import Condition
 from .devices.base import Sample
 from .journal import (
@@ -184,11 +185,8 @@ def _holder(path: Path) -> str:
 
 
 def _write(descriptor: int, path: Path, line: Header | Line) -> None:
-    data = line.model_dump_json().encode() + b"\n"
     try:
-        while data:
-            data = data[os.write(descriptor, data) :]
-        os.fsync(descriptor)
+        append(descriptor, line.model_dump_json().encode() + b"\n")
     except OSError as error:
         raise _cannot_write(path, error) from error
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .compiled import compiled
 from .policies.decide import place
-from .state import CHOSEN, DECODES, State, free_slot, join_queue, leave_queue, release
+from .state import CHOSEN, DECODES, State, free_slot, join_queue, leave_queue, release, take_out
 
 
 @compiled
@@ -72,11 +72,7 @@ def preempt(state: State, slot: int) -> None:
 def leave_decodes(state: State, slot: int) -> None:
     """Takes a request out of the decodes."""
     s = state.scalars[0]
-    at = 0
-    while state.slots[DECODES, at] != slot:
-        at += 1
-    for i in range(at, s["decoding"] - 1):
-        state.slots[DECODES, i] = state.slots[DECODES, i + 1]
+    take_out(state, DECODES, s["decoding"], slot)
     s["decoding"] -= 1
 
 

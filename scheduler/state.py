@@ -198,12 +198,18 @@ def join_queue(state: State, slot: int) -> None:
 def leave_queue(state: State, slot: int) -> None:
     """Takes a request out of the prefill queue."""
     s = state.scalars[0]
-    at = 0
-    while state.slots[QUEUE, at] != slot:
-        at += 1
-    for i in range(at, s["queued"] - 1):
-        state.slots[QUEUE, i] = state.slots[QUEUE, i + 1]
+    take_out(state, QUEUE, s["queued"], slot)
     s["queued"] -= 1
+
+
+@compiled
+def take_out(state: State, row: int, count: int, slot: int) -> None:
+    """Out of the first `count` of a row of slots; those behind it move up."""
+    at = 0
+    while state.slots[row, at] != slot:
+        at += 1
+    for i in range(at, count - 1):
+        state.slots[row, i] = state.slots[row, i + 1]
 
 
 @compiled

@@ -18,6 +18,7 @@ from pydantic import ValidationError
 from ...tables.errors import ChunkfitError, RunReportError, StorageError, UsageError
 from ...tables.json_paths import render
 from ...tables.schema_v1 import Sha256, Strict
+from ...tables.writing import append
 from ..compiled import sources_digest
 from ..run_report import RunReport
 from .cell import Cell
@@ -113,11 +114,8 @@ def _bytes(line: Header | Line) -> bytes:
 
 
 def _append(descriptor: int, path: Path, line: Header | Line) -> None:
-    data = _bytes(line)
     try:
-        while data:
-            data = data[os.write(descriptor, data) :]
-        os.fsync(descriptor)
+        append(descriptor, _bytes(line))
     except OSError as error:
         raise _cannot_write(path, error) from error
 
