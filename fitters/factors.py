@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,9 +31,10 @@ class PairFactor:
 def pair_factor(profile: Profile, role: Role) -> PairFactor:
     """Factor of the pairs of one role ("unequal" or "chunks") in the fit session.
 
-    A pair is a point with a layout and the point of the same n, k, c, u without. Of each its fastest iteration
-    counts: what stalls an iteration has nothing to do with its layout and is in the noise margin already. (On a
-    CPU shared with other work the largest ratio of medians was twice that of the fastest.)
+    A pair is a point with a layout and the point of the same n, k, c, u without, timed in turn: its ratio is the median
+    over the repeats, each beside its neighbour in time. What stalls an iteration or slows a machine for a while has
+    nothing to do with the layout and is in the noise margin already. (Of the fastest iteration of each, a change of
+    speed between the last two is the ratio.)
     """
     part = profile.select("fit", role)
     layouts, latency = part.columns["layout"], part.columns["latency_ms"]
@@ -40,7 +42,7 @@ def pair_factor(profile: Profile, role: Role) -> PairFactor:
     for point, layout, ms in zip(part.points().tolist(), layouts.tolist(), latency.tolist(), strict=True):
         times.setdefault(tuple(point), {}).setdefault(layout, []).append(ms)
     ratios = [
-        min(measured) / min(state[""])
+        statistics.median(mine / other for mine, other in zip(measured, state[""], strict=False))
         for state in times.values()
         if "" in state
         for layout, measured in state.items()

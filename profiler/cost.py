@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import nnls
 
-from .plan import PlanPoint, Session, SweepPlan, with_sentinels
+from .plan import PlanPoint, Session, SweepPlan
 from .rounds import CHOICE_S, rounds_to_come
+from .schedule import with_sentinels
 
 Floats = NDArray[np.float64]
 
@@ -76,7 +77,7 @@ class CostModel:
 
 def work_of(points: Sequence[PlanPoint], warmups: int) -> Floats:
     """(m, 5): what the cost of measuring each point is linear in."""
-    return np.asarray([_work_of(point, warmups + point.repeats) for point in points]).reshape(-1, 5)
+    return np.asarray([_work_of(point, warmups + point.iterations) for point in points]).reshape(-1, 5)
 
 
 def usual_work(plan: SweepPlan) -> Floats:

@@ -29,6 +29,7 @@ STEP_STATES = 6
 STEP_FIT_SHARE = 0.25
 SENTINEL_REPEATS = 3
 PAIR_REPEATS = 5
+PAIR_ROLES: tuple[Role, ...] = ("unequal", "chunks")
 
 Count = Annotated[int, Field(ge=0)]
 
@@ -64,9 +65,18 @@ class PlanPoint(BaseModel):
         """(n, k, c, u)"""
         return self.n, self.k, self.c, self.u
 
+    @property
+    def iterations(self) -> int:
+        """After the warm-up: each repeat, and of a pair an untimed one before it (timing.measure_in_turn)."""
+        return self.repeats * (2 if self.role in PAIR_ROLES else 1)
+
     def batch(self) -> Batch:
         """What is run."""
         return batch_of(self.layout, *self.point)
+
+    def twin_of(self, other: PlanPoint) -> bool:
+        """Whether both are of one pair: the same totals in the same role, laid out differently."""
+        return (self.role, self.point) == (other.role, other.point) and self.layout != other.layout
 
 
 class SweepPlan(BaseModel):
@@ -103,14 +113,6 @@ class SweepPlan(BaseModel):
         """Of the canonical JSON (sorted keys, no spaces) of what is not None: plans of before rounds keep theirs."""
         text = json.dumps(self.model_dump(mode="json", exclude_none=True), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
-
-
-def with_sentinels(plan: SweepPlan, points: Sequence[PlanPoint]) -> list[PlanPoint]:
-    """`points` with the sentinel first, after every `sentinel_every` points, and last."""
-    schedule = [plan.sentinel]
-    for start in range(0, len(points), plan.sentinel_every):
-        schedule += [*points[start : start + plan.sentinel_every], plan.sentinel]
-    return schedule
 
 
 def sentinel_point(domain: Domain) -> Point:

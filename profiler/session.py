@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..tables.errors import ChunkfitError, DeviceMemoryError
 from .asking import Ask, Asking, read_choice
@@ -21,9 +22,10 @@ from .devices import open_device
 from .devices.base import Device
 from .journal import Choice
 from .journal_writer import JournalWriter, open_journal
-from .plan import PlanPoint, Session, SweepPlan, with_sentinels
+from .plan import PlanPoint, Session, SweepPlan
 from .request import SessionRequest, SweepEvent
-from .timing import measure, quiet_gc
+from .schedule import side_by_side, with_sentinels
+from .timing import measure, measure_in_turn, quiet_gc
 
 PILOT_POINTS = 12
 PILOT_LEAST = 4  # whatever they take: without an estimate the budget cannot be shared out
@@ -73,53 +75,57 @@ def run_session(
         return None if deadline is None else deadline - clock()
 
     first = todo or rounds.next_points(left_s())
-    schedule = with_sentinels(plan, first) if first else []
-    work, usual = work_of(schedule, plan.warmups), usual_work(plan)
+    schedule = side_by_side(with_sentinels(plan, first) if first else [])
+    work, usual = _work_of(schedule, plan), usual_work(plan)
 
     def may_repeat(point: PlanPoint, seconds: float) -> bool:
         # The sentinel that closes the session needs its time too.
         in_time = deadline is None or clock() + seconds + float(cost.seconds(work[:1]).sum()) <= deadline
         return session == "fit" and point.role != "sentinel" and in_time
 
-    def one(point: PlanPoint) -> None:
+    def at_once(group: tuple[PlanPoint, ...]) -> None:
         nonlocal order
         tries, again = 0, True
         try:
             while again:
                 begin, started_s = clock(), journal.now()
-                samples = measure(device, point, plan, point.repeats)
+                samples = measure_in_turn(device, group, plan) if group[1:] else [measure(device, group[0], plan)]
                 state = device.state()
                 flagged, tries = watch.flagged(state), tries + 1
-                again = may_repeat(point, clock() - begin) and watch.worth_another(flagged, tries)
+                again = may_repeat(group[0], clock() - begin) and watch.worth_another(flagged, tries)
         except DeviceMemoryError as error:
-            journal.skipped(session, point, order, str(error))
-            on_progress(SweepEvent(kind="skipped", session=session, done=finished, total=total, message=str(error)))
+            for point in group:
+                journal.skipped(session, point, order, str(error))
+                on_progress(SweepEvent(kind="skipped", session=session, done=finished, total=total, message=str(error)))
+                order += 1
         else:
             condition = Condition(state=state, flagged=flagged, tries=tries)
-            journal.measured(session, point, order, started_s, samples, condition)
-            cost.observe(point, plan.warmups + point.repeats, clock() - begin)
-        order += 1
+            for point, own in zip(group, samples, strict=True):
+                journal.measured(session, point, order, started_s, own, condition)
+                order += 1
+            for point in group:
+                cost.observe(point, plan.warmups + point.iterations, (clock() - begin) / len(group))
 
     outcome: Outcome = "complete"
     with quiet_gc():
-        for place, point in enumerate(schedule):
+        for place, group in enumerate(schedule):
             if not alive():
                 return "orphaned"
             need = float(cost.seconds(work[[place, 0]]).sum())
             if deadline is not None and clock() + need > deadline:
                 outcome = "deadline"
                 break
-            one(point)
-            if point.role != "sentinel":
-                finished += 1
+            at_once(group)
+            if group[0].role != "sentinel":
+                finished += len(group)
                 left = float(cost.seconds(work[place + 1 :]).sum()) + cost.rounds_seconds(usual, finished, rounds.left)
                 left = max(0.0, min(left, deadline - clock())) if deadline is not None else left
                 on_progress(SweepEvent(kind="progress", session=session, done=finished, total=total, seconds_left=left))
             if place + 1 == len(schedule) and (more := rounds.next_points(left_s())):
-                schedule += with_sentinels(plan, more)[1:]
-                work = work_of(schedule, plan.warmups)
-        if outcome == "deadline" and place > 0 and schedule[place - 1].role != "sentinel":
-            one(plan.sentinel)
+                schedule += side_by_side(with_sentinels(plan, more)[1:])
+                work = _work_of(schedule, plan)
+        if outcome == "deadline" and place > 0 and schedule[place - 1][0].role != "sentinel":
+            at_once((plan.sentinel,))
     if rounds.left:
         outcome = "deadline"
     journal.end(session, complete=outcome == "complete")
@@ -127,6 +133,10 @@ def run_session(
     total = finished if outcome == "complete" else total  # rounds may have stopped at their tolerance
     on_progress(SweepEvent(kind="end", session=session, done=finished, total=total, message=message))
     return outcome
+
+
+def _work_of(schedule: Sequence[tuple[PlanPoint, ...]], plan: SweepPlan) -> NDArray[np.float64]:
+    return np.asarray([work_of(group, plan.warmups).sum(axis=0) for group in schedule]).reshape(-1, 5)
 
 
 def pilot(plan: SweepPlan, points: Sequence[PlanPoint], device: Device, limit_s: float | None) -> CostModel:
@@ -140,7 +150,7 @@ def pilot(plan: SweepPlan, points: Sequence[PlanPoint], device: Device, limit_s:
     observed = 0
     chosen = [points[index] for index in rng.permutation(len(points))[:PILOT_POINTS].tolist()]
     with contextlib.suppress(DeviceMemoryError):  # the session records it
-        measure(device, plan.sentinel, plan, 1)
+        measure(device, plan.sentinel, plan)
     with quiet_gc():
         for point in chosen:
             start = time.monotonic()
@@ -149,7 +159,7 @@ def pilot(plan: SweepPlan, points: Sequence[PlanPoint], device: Device, limit_s:
             if limit_s is not None and start - begin > limit_s and observed >= PILOT_LEAST:
                 break
             try:
-                measure(device, point, plan, repeats)
+                measure(device, point.model_copy(update={"repeats": repeats}), plan)
             except DeviceMemoryError:
                 continue
             cost.observe(point, plan.warmups + repeats, time.monotonic() - start)

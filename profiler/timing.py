@@ -3,21 +3,44 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from .devices.base import Device, Sample
 from .plan import PlanPoint, SweepPlan
 
 
-def measure(device: Device, point: PlanPoint, plan: SweepPlan, repeats: int) -> list[Sample]:
-    """`repeats` timed iterations after untimed ones of the same shape, at least `plan.warmups` of them and
-    at least `plan.warmup_ms` in all.
+def measure(device: Device, point: PlanPoint, plan: SweepPlan) -> list[Sample]:
+    """The point's repeats, timed, after untimed iterations of the same shape (`_warm`). Raises DeviceMemoryError."""
+    _warm(device, point, plan)
+    return [device.run() for _ in range(point.repeats)]
+
+
+def measure_in_turn(device: Device, points: Sequence[PlanPoint], plan: SweepPlan) -> list[list[Sample]]:
+    """Each point's repeats, one of each in turn: what is to be compared sees the same moments of the machine.
+
+    A shared CPU runs at one speed for a second and at 1.5 times the time for the next: measured one after the
+    other, of 32 pairs some had one half in each, and the largest ratio is the factor. Before each timed iteration
+    an untimed one brings the batch's own pages into the caches, as repeats of one batch would. The repeats are those
+    of the first point. Raises DeviceMemoryError.
+    """
+    for point in points:
+        _warm(device, point, plan)
+    samples: list[list[Sample]] = [[] for _ in points]
+    for _ in range(points[0].repeats):
+        for point, own in zip(points, samples, strict=True):
+            device.prepare(point.batch())
+            device.run()
+            own.append(device.run())
+    return samples
+
+
+def _warm(device: Device, point: PlanPoint, plan: SweepPlan) -> None:
+    """At least `plan.warmups` untimed iterations and at least `plan.warmup_ms` in all.
 
     The first iteration of a shape compiles, allocates and fills caches, and took 30 times as long where it
     was timed. Iterations under 2.5 ms on a CPU take ten of them: after two, a session that times a point
     once read 1.2 times what one that times it often did.
-    Raises DeviceMemoryError.
     """
     device.prepare(point.batch())
     gc.collect()
@@ -25,7 +48,6 @@ def measure(device: Device, point: PlanPoint, plan: SweepPlan, repeats: int) -> 
     while done < plan.warmups or spent_ms < plan.warmup_ms:
         spent_ms += device.run().latency_ms
         done += 1
-    return [device.run() for _ in range(repeats)]
 
 
 @contextmanager

@@ -7,7 +7,8 @@ import pytest
 from chunkfit.engine.config import PRESETS
 from chunkfit.profiler.domains import SYNTHETIC_DOMAIN, cuda_domain, default_step_totals
 from chunkfit.profiler.law import corners, inside, scene_of
-from chunkfit.profiler.plan import SESSIONS, PlanPoint, SweepPlan, draw_plan, sentinel_point, with_sentinels
+from chunkfit.profiler.plan import SESSIONS, PlanPoint, SweepPlan, draw_plan, sentinel_point
+from chunkfit.profiler.schedule import side_by_side, with_sentinels
 from chunkfit.tables.batch import Batch, Scene
 from chunkfit.tables.domain import Domain
 from chunkfit.tables.errors import UsageError
@@ -121,6 +122,18 @@ def test_a_prefix_of_the_fit_session_is_a_fair_sample():
 def test_the_sentinel_opens_closes_and_returns(plan):
     roles = [point.role for point in with_sentinels(plan, plan.test[:45])]
     assert [place for place, role in enumerate(roles) if role == "sentinel"] == [0, 21, 42, 48]
+
+
+def test_a_pair_is_measured_at_once_and_no_sentinel_comes_between(plan):
+    schedule = with_sentinels(plan, plan.fit)
+    groups = side_by_side(schedule)
+    assert [point for group in groups for point in group] == schedule
+    pairs = [group for group in groups if len(group) > 1]
+    assert len(pairs) == 64
+    assert all(len(pair) == 2 and pair[0].twin_of(pair[1]) for pair in pairs)
+    assert {point.role for group in groups if len(group) == 1 for point in group} == {"point", "anchor", "sentinel"}
+    half = [point for point in plan.fit if point != pairs[0][1]]
+    assert (pairs[0][0],) in side_by_side(half)
 
 
 def test_the_sentinel_fits_a_crowded_domain():

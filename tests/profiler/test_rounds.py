@@ -23,6 +23,7 @@ from chunkfit.profiler.plan import SweepPlan, draw_plan
 from chunkfit.profiler.profile import Profile, concat
 from chunkfit.profiler.request import ProfileRequest
 from chunkfit.profiler.rounds import CHOICE_S
+from chunkfit.profiler.schedule import side_by_side
 from chunkfit.profiler.session import run_session
 from chunkfit.profiler.sweep import journalled_plan, profile, profile_of_journal
 from chunkfit.tables.errors import ProfileFormatError, UsageError
@@ -126,11 +127,12 @@ def test_the_choice_is_on_disk_before_its_points(path):
     assert len(kinds) == 30
 
 
-@pytest.mark.parametrize("cut", [START - 5, START, START + 1, START + 17, START + 30])
-def test_a_killed_session_goes_on_with_the_round_it_was_in(path, cut):
+@pytest.mark.parametrize("further", [-5, 0, 1, 17, 30])
+def test_a_killed_session_goes_on_with_the_round_it_was_in(path, further):
     whole = path.with_name("whole.jsonl")
     measure(whole, FakeDevice(), Chooser(whole))
-    beats = iter([True] * (cut + cut // 20) + [False] * 9)
+    sentinels = (START + further) // 20
+    beats = iter([True] * (len(side_by_side(PLAN.fit)) + further + sentinels) + [False] * 9)
     chooser = Chooser(path)
     assert measure(path, FakeDevice(), chooser, alive=lambda: next(beats))[0] == "orphaned"
     assert read_journal(path).ended() == set()

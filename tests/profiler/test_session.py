@@ -6,14 +6,16 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from chunkfit.profiler.condition import DeviceState
+from chunkfit.fitters.factors import pair_factor
+from chunkfit.profiler.condition import Condition, DeviceState
 from chunkfit.profiler.cost import CostModel
 from chunkfit.profiler.devices.base import Sample
 from chunkfit.profiler.devices.synthetic import FINGERPRINT
 from chunkfit.profiler.domains import SYNTHETIC_DOMAIN
-from chunkfit.profiler.journal import SkippedLine, read_journal
+from chunkfit.profiler.journal import MeasuredLine, SkippedLine, read_journal
 from chunkfit.profiler.journal_writer import open_journal
-from chunkfit.profiler.plan import draw_plan
+from chunkfit.profiler.plan import PAIR_REPEATS, draw_plan
+from chunkfit.profiler.schedule import side_by_side
 from chunkfit.profiler.session import pilot, run_session
 from chunkfit.profiler.sweep import profile_of_journal
 from chunkfit.tables.errors import DeviceMemoryError, ProfileFormatError
@@ -168,7 +170,8 @@ def test_a_card_at_its_power_cap_is_taken_as_it_is(path):
     assert measure(path, device, session="fit")[0] == "complete"
     points = [line for line in recorded(path) if line.role != "sentinel"]
     assert all(line.condition.flagged for line in points)
-    assert [line.condition.tries for line in points] == [3] * 5 + [1] * (len(points) - 5)
+    five = sum(map(len, side_by_side(PLAN.fit)[:5]))
+    assert [line.condition.tries for line in points] == [3] * five + [1] * (len(points) - five)
 
 
 @pytest.mark.parametrize("session", ["calibrate", "test"])
@@ -238,3 +241,35 @@ def test_a_pilot_keeps_its_limit_but_learns_something():
 
     device = open_device("synthetic", "tiny", default_domain("synthetic"), 0, "fit", synthetic_pause_ms=2.0)
     assert pilot(PLAN, PLAN.fit, device, limit_s=0.0).session_seconds(PLAN, PLAN.test) > 0.1
+
+
+class ModalDevice(FakeDevice):
+    """Runs at one speed for five seconds and at half of it for the next five, whatever the batch."""
+
+    def run(self):
+        sample = super().run()
+        return Sample(sample.latency_ms * (1 + int(self.now / 5.0) % 2), None)
+
+
+def test_two_of_a_pair_see_the_same_moments_of_a_machine_that_changes_its_speed(path):
+    """Equal batches on such a machine: measured one after the other, the largest of 32 ratios is 2."""
+    device = ModalDevice()
+    assert measure(path, device, "fit")[0] == "complete"
+    profile = profile_of_journal(read_journal(path), "modal")
+    for role in ("unequal", "chunks"):
+        assert pair_factor(profile, role).factor == pytest.approx(1.0, abs=1e-3)
+    lines = {line.point_id: line for line in read_journal(path).lines if isinstance(line, MeasuredLine)}
+    pair = next(group for group in side_by_side(PLAN.fit) if len(group) == 2)
+    assert [len(lines[point.point_id].repeats) for point in pair] == [PAIR_REPEATS] * 2
+
+
+def test_of_a_pair_that_was_cut_the_rest_is_measured_by_itself(path):
+    pair = next(group for group in side_by_side(PLAN.fit) if len(group) == 2)
+    with open_journal(path, PLAN, FINGERPRINT) as journal:
+        journal.start("fit")
+        journal.measured("fit", pair[0], 0, 0.0, [Sample(1.0, None)] * PAIR_REPEATS, Condition())
+    device = FakeDevice()
+    measure(path, device, "fit")
+    lines = [line for line in read_journal(path).lines if isinstance(line, MeasuredLine)]
+    assert Counter(line.point_id for line in lines if line.role != "sentinel") == Counter(p.point_id for p in PLAN.fit)
+    assert device.runs[pair[0].point] == PLAN.warmups + PAIR_REPEATS
