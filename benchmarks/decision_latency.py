@@ -111,7 +111,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="fewer calls; under 50 s")
     calls = 3_000 if parser.parse_args().quick else 20_000
     profile = synthetic_profile(seed=0)
-    table = chunkfit.fit(profile)
+    table = chunkfit.fit(profile, fitter="scene_experts")
     asked = states(table, calls)
     rows = []
     for name, decide in methods(table, profile).items():

@@ -164,7 +164,7 @@ def main() -> None:
     seeds = range(2 if parser.parse_args().quick else 10)
     found: dict[tuple[str, str], list[float]] = defaultdict(list)
     for seed in seeds:
-        table = chunkfit.fit(synthetic_profile(seed))
+        table = chunkfit.fit(synthetic_profile(seed), fitter="scene_experts")
         for scenario in (steady, step, slow_drift, burst, one_scene, closed_loop):
             for name, value, unit in scenario(table, seed):
                 found[name, unit].append(float(value))

@@ -60,7 +60,7 @@ def run(
         request = sweep_request(where, options, resume=resume, overwrite=overwrite)
         profile = sweep(request, resume)
     console.print("fitting and certifying ...")
-    table = fit(profile, fitter="auto", coverage=coverage, profile_sha256=file_sha256(where))
+    table = fit(profile, coverage=coverage, profile_sha256=file_sha256(where))
     paths = {"profile": where, "table": out / "table.json", "csv": out / "table.csv", "summary": out / "summary.json"}
     table.save(paths["table"])
     write_csv(table, paths["csv"])

@@ -21,6 +21,7 @@ from ..tables.grid import scene_of
 from ..tables.schema_v1 import FactorsV1, FitterV1, MarginPartV1, TableV1
 from .build import build
 from .certify import certificate, law_of, tested
+from .estimators.registry import AUTO
 from .factors import PairFactor, pair_factor
 from .gap import majorant_gap
 from .margin import Drift, NoiseMargin, centred, noise_margins, require_points, session_drift
@@ -34,7 +35,7 @@ MIN_FIT_POINTS = 5  # per scene: with fewer it is left out of the table, whateve
 def fit(
     profile: Profile,
     *,
-    fitter: str = "scene_experts",
+    fitter: str = AUTO,
     coverage: float = 0.99,
     confidence: float = 0.95,
     profile_sha256: str | None = None,
@@ -42,7 +43,7 @@ def fit(
 ) -> CostTable:
     """A table whose bound covers `coverage` of the plan's batches with `confidence`.
 
-    fitter: an estimator's name, or "auto": all of them compete (select.py).
+    fitter: "auto", for which all estimators compete (select.py), or the name of one.
     profile_sha256: of the file the profile came from, to be stored in the table.
     operators: microbenchmarks of the same device and model, for the fitter roofline.
     Raises CertificationError when the data cannot carry that: means instead of iterations, too few points,

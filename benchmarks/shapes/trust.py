@@ -95,7 +95,7 @@ def by_formula(case: Case) -> dict[str, float]:
 def true_device() -> tuple[Cost, tuple[float, ...]]:
     """Median of a table of its own profile, and the ratios that its test session recorded."""
     profile = synthetic_profile(1000, fit_points=500)
-    table = chunkfit.fit(profile)
+    table = chunkfit.fit(profile, fitter="scene_experts")
     test = profile.select(session="test")
     ratios = test.columns["latency_ms"] / table.read(test.points())[0]
     return from_table(table, "expected"), tuple(ratios.tolist())
@@ -105,7 +105,7 @@ def by_fit(seed: int) -> dict[tuple[str, Surface], dict[str, float]]:
     """Good shares under the device's own median without its noise, and under a fitted table's two surfaces with it."""
     _, spec, batch = FITTED
     truth, ratios = true_device()
-    table = chunkfit.fit(synthetic_profile(seed, fit_points=500, test_points=300))
+    table = chunkfit.fit(synthetic_profile(seed, fit_points=500, test_points=300), fitter="scene_experts")
     limits = Limits.within(truth, batch)
     factors = residual_factors(seed, ratios)
     found: dict[tuple[str, Surface], dict[str, float]] = {}

@@ -5,8 +5,8 @@ import json
 import gpu_gates
 import gpu_summary
 import pytest
+from support.fitting import fit
 
-from chunkfit.fitters.fit import fit
 from chunkfit.profiler.synthetic_profile import synthetic_profile
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from support.fitting import fit
 
-from chunkfit.fitters.fit import fit
 from chunkfit.profiler.synthetic_profile import synthetic_profile
 
 

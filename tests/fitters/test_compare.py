@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from support.fitting import fit
 from support.random_tables import random_table
 
 from chunkfit import CostTable, Profile
 from chunkfit.fitters.compare import compare
-from chunkfit.fitters.fit import fit
 from chunkfit.profiler.synthetic_profile import synthetic_profile
 from chunkfit.tables.document import sealed
 from chunkfit.tables.errors import UsageError

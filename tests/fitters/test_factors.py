@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from support.fitting import fit
 
 from chunkfit import Profile
 from chunkfit.fitters.factors import pair_factor
-from chunkfit.fitters.fit import fit
 from chunkfit.fitters.validate import evidence_findings
 from chunkfit.profiler.devices import truth
 from chunkfit.profiler.domains import SYNTHETIC_DOMAIN

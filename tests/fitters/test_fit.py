@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from support.fitting import fit
 
 from chunkfit import Batch, CostTable, Profile
 from chunkfit.fitters.estimators.registry import ESTIMATORS
-from chunkfit.fitters.fit import fit
 from chunkfit.profiler.synthetic_profile import synthetic_profile
 from chunkfit.tables.errors import CertificationError, OutOfDomainError, UsageError
 

@@ -20,10 +20,10 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 from scipy.stats import beta, binom, binomtest, kstest
+from support.fitting import fit
 
 from chunkfit.fitters.build import Built, build_chosen
 from chunkfit.fitters.estimators.registry import ESTIMATORS
-from chunkfit.fitters.fit import fit
 from chunkfit.fitters.margin import NoiseMargin, noise_margins, order_statistic, session_drift
 from chunkfit.fitters.metrics import counts
 from chunkfit.fitters.rows import Rows, held_out, rows_of

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.engine_log import COLUMNS, write_engine_log
+from support.fitting import fit
 
 from chunkfit import CostTable
-from chunkfit.fitters.fit import fit
 from chunkfit.fitters.margin import best_coverage
 from chunkfit.fitters.validate import validate_with_profile
 from chunkfit.profiler.importers.ingest import ingest

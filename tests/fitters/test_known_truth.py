@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from support.fitting import fit
 
 from chunkfit import CostTable
 from chunkfit.fitters.estimators.registry import ESTIMATORS
-from chunkfit.fitters.fit import fit
 from chunkfit.fitters.predictor import TablePredictor
 from chunkfit.profiler.columns import PAIRED
 from chunkfit.profiler.devices import truth

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
+from support.fitting import fit
 from support.stepped import PLANTED, stepped_rows
 
-from chunkfit.fitters.fit import fit
 from chunkfit.fitters.knots import ladder_for
 from chunkfit.fitters.rows import rows_of
 from chunkfit.fitters.steps import find_steps

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from support.fitting import fit
 
 from chunkfit import CostTable, Profile
-from chunkfit.fitters.fit import fit
 from chunkfit.fitters.validate import evidence_findings, validate_with_profile
 from chunkfit.profiler.synthetic_profile import synthetic_profile
 from chunkfit.tables.document import sealed

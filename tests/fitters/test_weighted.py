@@ -1,9 +1,9 @@
 """A profile planned by traffic: what its certificate refers to, and its coverage as the traffic would see it."""
 
 import pytest
+from support.fitting import fit
 
 from chunkfit import Profile
-from chunkfit.fitters.fit import fit
 from chunkfit.fitters.validate import evidence_findings
 from chunkfit.fitters.weighted import traffic_coverage
 from chunkfit.profiler.domains import SYNTHETIC_DOMAIN

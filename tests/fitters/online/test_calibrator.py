@@ -8,11 +8,11 @@ import time
 
 import numpy as np
 import pytest
+from support.fitting import fit
 from support.live import led
 from support.random_tables import random_table
 
 from chunkfit import Batch, CostTable
-from chunkfit.fitters.fit import fit
 from chunkfit.fitters.online.calibrator import DriftEvent, OnlineCalibrator
 from chunkfit.fitters.online.tracking import WINDOW, Level, Tail
 from chunkfit.profiler.synthetic_profile import synthetic_iterations, synthetic_profile
