@@ -77,7 +77,7 @@ wheels:
 	rm -rf wheels
 	$(PYTHON) -m pip download --quiet --no-deps --only-binary=:all: --implementation cp --python-version 3.12 \
 		--platform manylinux_2_28_x86_64 --platform manylinux_2_17_x86_64 --platform manylinux2014_x86_64 \
-		--constraint constraints.txt --dest wheels annotated-types lightgbm llvmlite numba \
+		--constraint constraints.txt --dest wheels annotated-types lightgbm llvmlite numba threadpoolctl \
 		pydantic pydantic-core typing-inspection
 
 # Constraints hold what was tested; pyproject.toml has the wide ranges. torch first: later packages then

@@ -14,6 +14,7 @@ from ..tables.fixed_point import to_ms
 from ..tables.grid import Points, scene_of
 from .estimators.registry import ESTIMATORS
 from .knots import axes_for, ladder_for
+from .one_thread import one_blas_thread
 from .rows import Rows
 from .surfaces import scene_surfaces
 
@@ -33,6 +34,7 @@ class TablePredictor:
     step_totals: tuple[int, ...]
     fitter: str = "scene_experts"
 
+    @one_blas_thread
     def __call__(self, points: Points, latency_ms: NDArray[np.float64], queries: Points) -> NDArray[np.float64]:
         """See `tables.predictor.Predictor`."""
         rows = Rows(points, latency_ms, np.arange(len(points)), np.zeros(len(points), dtype=np.bool_))

@@ -23,6 +23,7 @@ from .build import build_chosen
 from .estimators.registry import ESTIMATORS
 from .gap import closed_over_unclosed
 from .margin import centred, session_drift
+from .one_thread import one_blas_thread
 from .rows import held_out, rows_of, shared_rows
 
 
@@ -37,6 +38,7 @@ class Repeat:
     worst_difference: float
 
 
+@one_blas_thread
 def repeated(table: TableV1, profile: Profile) -> Repeat:
     """Raises FitError when the table names an estimator or margins that are not to be had here, or has other knots."""
     name, options = table.fitter.name, table.fitter.options
