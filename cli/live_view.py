@@ -189,7 +189,7 @@ def _simulator(study: LiveStudyV1) -> Table:
                 difference = each.difference(value)
                 cells += [_number(value), "" if difference is None else f"{100 * difference:+.1f}%"]
             table.add_row(name, figure.replace("_", " "), _number(each.live), *cells)
-    table.caption = "T / E: what the live runs of the policy showed, drawn at random"
+    table.caption = "T / E: what the live runs of the policy showed, two seconds at a time, drawn at random"
     return table
 
 

@@ -26,12 +26,20 @@ def noise_factors(seed: int, sigma: float) -> Factors:
     return _integers(np.exp(sigma * np.random.default_rng(seed).standard_normal(COUNT)))
 
 
-def residual_factors(seed: int, ratios: ArrayLike) -> Factors:
-    """Draws from recorded ratios of measured to expected time, shape (m,). Raises UsageError."""
+def residual_factors(seed: int, ratios: ArrayLike, in_a_row: int = 1) -> Factors:
+    """Draws from recorded ratios of measured to expected time, shape (m,), `in_a_row` at a time as they were recorded.
+
+    More than one keeps what neighbours in time have in common: the circular block bootstrap (Politis & Romano 1992).
+    Raises UsageError.
+    """
     recorded = np.asarray(ratios, np.float64)
     if recorded.ndim != 1 or not len(recorded) or not ((recorded > 0) & (recorded < 1e4)).all():
         raise UsageError("residual_factors: expected a list of ratios T / E above 0 and under 10,000")
-    return _integers(np.random.default_rng(seed).choice(recorded, COUNT))
+    if in_a_row < 1:
+        raise UsageError(f"residual_factors: in_a_row is {in_a_row}; expected at least 1")
+    first = np.random.default_rng(seed).integers(len(recorded), size=-(-COUNT // in_a_row))
+    places = (first[:, None] + np.arange(in_a_row)).ravel()[:COUNT]
+    return _integers(recorded[places % len(recorded)])
 
 
 def _integers(factors: NDArray[np.float64]) -> Factors:

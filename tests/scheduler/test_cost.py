@@ -149,8 +149,21 @@ def test_factors_are_the_same_for_a_seed_and_have_the_spread_asked_for():
     for wrong in ([], [1.0, 0.0], [float("nan")], [[1.0]]):
         with pytest.raises(UsageError, match="ratios"):
             residual_factors(0, wrong)
+    with pytest.raises(UsageError, match="in_a_row is 0"):
+        residual_factors(0, [1.0], 0)
     with pytest.raises(UsageError, match="sigma"):
         noise_factors(0, -0.1)
+
+
+def test_ratios_drawn_in_a_row_keep_their_neighbours():
+    """Alternately a fast and a slow second of fifty iterations: one in fifty changes, drawn one by one every other."""
+    ratios = np.repeat([0.5, 2.0] * 5, 50)
+    together, single = residual_factors(0, ratios, 50), residual_factors(0, ratios)
+    changes = [np.mean(factors[1:] != factors[:-1]) for factors in (together, single)]
+    assert changes == pytest.approx([1.5 / 50, 0.5], rel=0.1)
+    assert np.mean(together == 2 * FACTOR_ONE) == pytest.approx(0.5, abs=0.05)
+    steps = residual_factors(0, np.arange(1.0, 8.0), 7)[:7] // FACTOR_ONE
+    assert ((np.diff(steps) % 7) == 1).all(), "the last is followed by the first"
 
 
 def test_a_formula_refuses_falling_costs():
