@@ -18,7 +18,7 @@ from chunkfit.fitters.scale import scale_of
 from chunkfit.fitters.select import select
 from chunkfit.tables.batch import Scene
 from chunkfit.tables.errors import CertificationError
-from chunkfit.tables.grid import Ladder, scene_of
+from chunkfit.tables.grid import Ladder, Points, scene_of
 
 from .peers import Peer
 from .sets import DataSet
@@ -56,13 +56,29 @@ def peer_prediction(peer: Peer, data: DataSet, held: NDArray[np.bool_], seed: in
         return None
     scores = np.full(len(learn), np.nan)
     for fold in point_folds(learn):
-        scores[fold] = learn.latency_ms[fold] / peer(learn.where(~fold))(learn.points[fold])
+        known = learn.where(~fold)
+        here = fold & _between(known, learn.points)
+        scores[here] = learn.latency_ms[here] / peer(known)(learn.points[here])
     mine, names = scene_of(learn.points), scene_of(asked.points)
     factors = np.ones(len(asked))
     for scene in asked.scenes():
         factors[names == scene.value] = _conformal(scores, mine == scene.value)
     bounds = {"x1.2": FACTOR * expected, "margin": factors * expected}
     return Prediction(asked.latency_ms, expected, bounds, falls(predict, data.rows, seed))
+
+
+def _between(known: Rows, points: Points) -> NDArray[np.bool_]:
+    """Which points lie in the box of the known ones of their scene, (points,).
+
+    A fold that lost an outermost batch extrapolates to it. Whoever learns from all rows has it, so what a fold says
+    there is no score, neither of ours nor of a peer.
+    """
+    names, inside = scene_of(points), np.zeros(len(points), dtype=np.bool_)
+    for scene in known.scenes():
+        box = known.scene(scene).points
+        within = (points >= box.min(axis=0)) & (points <= box.max(axis=0))
+        inside |= (names == scene.value) & within.all(axis=1)
+    return inside
 
 
 def _conformal(scores: Floats, here: NDArray[np.bool_]) -> float:
@@ -138,6 +154,7 @@ def _scores(
         models = estimator(known, {scene: ladders[scene] for scene in known.scenes()})
         _, first = np.unique(asked.point_id, return_index=True)
         asked = asked.where(np.sort(first))
+        asked = asked.where(_between(known, asked.points))
         for scene in (scene for scene in asked.scenes() if scene in models):
             own = asked.scene(scene)
             median = models[scene].expected.total_ms(own.points)
