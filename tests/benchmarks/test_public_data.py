@@ -103,7 +103,7 @@ def test_no_fold_is_asked_beyond_its_own_batches():
     found = peer_prediction(PEERS["nearest"], data, held, 0)
     assert found.bounds_ms["margin"] / found.expected_ms <= 4
     predictions = our_predictions({"linear": ESTIMATORS["linear"]}, data, held, 0)
-    assert "decode 0.472 on m = 4" in predictions["auto"].note  # of six points less the two outermost
+    assert "m = 4, needs 299; certifies 0.472" in predictions["auto"].note  # of six points less the two outermost
 
 
 def test_our_table_beside_them(grid):
@@ -116,7 +116,7 @@ def test_our_table_beside_them(grid):
     assert score.falls_percent == 0
     assert set(score.falls) == {"decodes", "chunk"}
     assert "refused: m = " in found.note
-    assert "needs 299; certifies decode 0." in found.note
+    assert "needs 299; certifies 0." in found.note
 
 
 def test_matched_bounds_cover_99_percent():
