@@ -8,7 +8,8 @@ MAPE, P99: absolute error of the expected time. under: the worst under-predictio
 matched U/T: the same when the bound is multiplied by `factor`, so that it covers 99% of the held-out rows. gap: what
 closing adds to the bound. falls: falling steps of the bound along the worst axis. Bounds: ours from scores of
 held-out points at 95% confidence, where points are too few at the level that they can certify; of a peer x1.2
-(QoServe's constant) and a margin per scene from held-out points (split conformal).
+(QoServe's constant) and a margin per scene from held-out points (split conformal). Points that a fold would have to
+extrapolate to, having lost an outermost batch, are left out of both.
 
 Rows that are means (rucnyz of 20, attention of 3) certify no P99 of iterations: there a bound is one of such rows.
 

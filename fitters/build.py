@@ -17,12 +17,15 @@ from ..tables.grid import Axes, Ladder, Surface
 from .estimators.estimator import Estimator, SceneModel
 from .estimators.registry import estimators
 from .knots import axes_for, ladder_for
+from .left_out import left_out
 from .rows import Rows, at_most, point_medians
 from .select import Selection, select
+from .spread import Spread, fit_spread
 from .steps import FoundStep, find_steps
 from .surfaces import SceneSurfaces, scene_surfaces
 
 MOST_POINTS = 20_000  # that an estimator is fitted to, drawn at random; the node residuals are read from all
+SPREAD_POINTS = 6000  # that a spread is read from, drawn at random: each fold of them is one more fit
 TICK_ALLOWANCE = 8  # folds round E up by at most 4 ticks before the multiplier: the bound is raised by more
 
 
@@ -94,11 +97,18 @@ def build_chosen(rows: Rows, domain: Domain, steps: tuple[int, ...], estimator: 
     axes, ladders = axes_for(domain, rows.points), ladders_of(rows, domain, steps)
     models = estimator(at_most(rows, MOST_POINTS), ladders)
     medians = point_medians(rows)
+    shape = spread_of(estimator, at_most(rows, SPREAD_POINTS), ladders) if scale == "spread" else scale
     surfaces = {
-        scene: scene_surfaces(axes, scene, ladders[scene], models[scene], medians.scene(scene), scale, steps)
+        scene: scene_surfaces(axes, scene, ladders[scene], models[scene], medians.scene(scene), shape, steps)
         for scene in ladders
     }
     return Built(axes, ladders, steps, surfaces, models)
+
+
+def spread_of(estimator: Estimator, rows: Rows, ladders: Mapping[Scene, Ladder]) -> Spread:
+    """How far the points of `rows` lie from what the others say of them. Raises FitError."""
+    left = left_out(estimator, rows, ladders)
+    return fit_spread(left.where(left.between))[0]
 
 
 def with_found_steps(rows: Rows, domain: Domain, known: Sequence[int]) -> tuple[tuple[int, ...], list[FoundStep]]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from ..tables.grid import Points, scene_of
 from .rows import Rows
 
 POINT_FOLDS = 4
@@ -48,6 +49,19 @@ def session_folds(rows: Rows) -> list[Mask]:
     sessions, number = np.unique(np.searchsorted(rows.joined, rows.point_id, side="right"), return_inverse=True)
     folds = min(len(sessions), SESSION_FOLDS)
     return [number % folds == f for f in range(folds)] if folds > 1 else []
+
+
+def between(known: Rows, points: Points) -> Mask:
+    """Which points lie in the box of the known ones of their scene, (points,).
+
+    A fold that lost an outermost batch extrapolates to it, and a table of all rows does not.
+    """
+    names, inside = scene_of(points), np.zeros(len(points), dtype=np.bool_)
+    for scene in known.scenes():
+        box = known.scene(scene).points
+        within = (points >= box.min(axis=0)) & (points <= box.max(axis=0))
+        inside |= (names == scene.value) & within.all(axis=1)
+    return inside
 
 
 def _group(values: NDArray[np.int64], used: Mask) -> NDArray[np.int64]:

@@ -9,7 +9,7 @@ same for all: no table is built for a fold.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,11 +18,12 @@ import numpy as np
 from ..tables.batch import Scene
 from ..tables.errors import ChunkfitError, FitError
 from ..tables.grid import Ladder, scene_of
-from .estimators.estimator import Estimator, Millis, SceneModel
-from .folds import point_folds, session_folds, value_folds
+from .estimators.estimator import Estimator, Millis
+from .folds import session_folds, value_folds
+from .left_out import LeftOut, left_out, predicted
 from .metrics import pinball
 from .rows import Rows, at_most, point_medians
-from .scale import SCALES, scale_of
+from .scale import SCALES, left_out_scale
 
 # Fewer points say nothing of the shape of a 0.99 tail: on grids of 100 to 300 means the one chosen cost 5-40% of U.
 TAIL_POINTS = 1000
@@ -50,9 +51,9 @@ class Candidate:
 
     @property
     def scale(self) -> str:
-        """The shape of the noise; ties go to proportional."""
-        tail = self.bound.get("tail", float("inf"))  # not asked of few points
-        return "tail" if tail < (1 - TIE) * self.bound["proportional"] else "proportional"
+        """The shape of the noise; ties go to the simpler."""
+        best = min(self.bound.values())
+        return next(kind for kind, loss in self.bound.items() if loss * (1 - TIE) <= best)
 
     def document(self) -> dict[str, Any]:
         """As it is stored in the table."""
@@ -92,27 +93,31 @@ def select(estimators: Mapping[str, Estimator], rows: Rows, ladders: Mapping[Sce
 
 def scored(name: str, estimator: Estimator, rows: Rows, ladders: Mapping[Scene, Ladder]) -> Candidate:
     """The candidate with its losses. Raises what the estimator raises."""
-    expected: dict[str, float] = {}
-    kinds = SCALES if rows.point_count >= TAIL_POINTS else SCALES[:1]
-    bound: dict[str, list[float]] = {kind: [] for kind in kinds}
-    kinds_of_folds = {"points": point_folds(rows), "values": value_folds(rows), "sessions": session_folds(rows)}
-    for folds, held_out in kinds_of_folds.items():
+    left = left_out(estimator, rows, ladders)
+    losses = [_expected_loss(part.rows, part.expected_ms) for part in _folds(left)]
+    expected = {"points": 100 * float(np.mean(losses))}
+    for folds, held_out in {"values": value_folds(rows), "sessions": session_folds(rows)}.items():
         losses = []
         for held in held_out:
             learn, asked = rows.where(~held), rows.where(held)
             models = estimator(learn, {s: ladders[s] for s in learn.scenes() if s in ladders})
             asked = asked.where(np.isin(scene_of(asked.points), [scene.value for scene in models]))
-            if not len(asked):
-                continue
-            medians = point_medians(asked)
-            off = (medians.latency_ms - _predict(models, medians)[0]) / medians.latency_ms
-            losses.append(pinball(off, 0.5))
-            if folds == "points":
-                for kind, loss in _bound_losses(models, learn, asked, kinds).items():
-                    bound[kind].append(loss)
+            if len(asked):
+                losses.append(_expected_loss(asked, predicted(models, asked.points)[0]))
         if losses:
             expected[folds] = 100 * float(np.mean(losses))
-    return Candidate(name, expected, {kind: 100 * float(np.mean(loss)) for kind, loss in bound.items()})
+    return Candidate(name, expected, _bound_losses(left))
+
+
+def _folds(left: LeftOut) -> list[LeftOut]:
+    return [left.where(left.fold == fold) for fold in np.unique(left.fold)]
+
+
+def _expected_loss(asked: Rows, expected_ms: Millis) -> float:
+    """Pinball at 0.5 of the relative error against point medians. expected_ms: of each row."""
+    medians = point_medians(asked)
+    _, first = np.unique(asked.point_id, return_index=True)
+    return pinball((medians.latency_ms - expected_ms[first]) / medians.latency_ms, 0.5)
 
 
 def _tried(name: str, estimator: Estimator, rows: Rows, ladders: Mapping[Scene, Ladder]) -> Candidate:
@@ -124,30 +129,21 @@ def _tried(name: str, estimator: Estimator, rows: Rows, ladders: Mapping[Scene, 
         return Candidate(name, {}, {}, str(error))
 
 
-def _bound_losses(
-    models: Mapping[Scene, SceneModel], learn: Rows, asked: Rows, kinds: Sequence[str]
-) -> dict[str, float]:
-    """Pinball at 0.99 of E + m scale by scale, m from the rows that were fitted."""
+def _bound_losses(left: LeftOut) -> dict[str, float]:
+    """Pinball at 0.99 of E + m scale in percent by scale, m from the rows of the other folds."""
+    if left.between.any():
+        left = left.where(left.between)
     losses = {}
-    for kind in kinds:
-        median, tail = _predict(models, learn)
-        scale = scale_of(kind, median, median, tail)
-        multiplier = np.quantile((learn.latency_ms - median) / scale, 0.99)
-        median, tail = _predict(models, asked)
-        bound = median + multiplier * scale_of(kind, median, median, tail)
-        losses[kind] = pinball((asked.latency_ms - bound) / asked.latency_ms, 0.99)
+    for kind in SCALES if left.rows.point_count >= TAIL_POINTS else SCALES[:1]:
+        scale = left_out_scale(kind, left)
+        scores = (left.rows.latency_ms - left.expected_ms) / scale
+        off = np.empty(len(scores))
+        for fold in np.unique(left.fold):
+            here = left.fold == fold
+            multiplier = np.quantile(scores[~here], 0.99) if not here.all() else 0.0
+            off[here] = (scores[here] - multiplier) * scale[here] / left.rows.latency_ms[here]
+        losses[kind] = 100 * pinball(off, 0.99)
     return losses
-
-
-def _predict(models: Mapping[Scene, SceneModel], rows: Rows) -> tuple[Millis, Millis]:
-    median, tail = np.zeros(len(rows)), np.zeros(len(rows))
-    names = scene_of(rows.points)
-    for scene, model in models.items():
-        here = names == scene.value
-        if here.any():
-            median[here] = model.expected.total_ms(rows.points[here])
-            tail[here] = model.tail_ms(rows.points[here])
-    return median, tail
 
 
 def _why(winner: Candidate, best: Candidate, able: list[Candidate]) -> str:

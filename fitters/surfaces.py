@@ -11,12 +11,13 @@ from numpy.typing import NDArray
 from ..tables.batch import Scene
 from ..tables.closure import close_expected
 from ..tables.fixed_point import nearest_ticks, ticks_up
-from ..tables.grid import Axes, Ladder, Surface, node_points
-from .estimators.estimator import Lift, SceneModel
+from ..tables.grid import Axes, Ladder, Points, Surface, node_points
+from .estimators.estimator import Lift, Millis, SceneModel
 from .node_residuals import Nodes, corrected
 from .projection import split
 from .rows import Rows
-from .scale import scale_of
+from .scale import scale_of, spread_parts
+from .spread import Spread
 
 SMALLEST_MS = 1e-3  # a ladder is a time: it never reaches 0
 
@@ -36,39 +37,63 @@ def scene_surfaces(
     ladder: Ladder,
     model: SceneModel,
     medians: Rows,
-    scale: str,
+    scale: str | Spread,
     step_totals: Sequence[int],
     strength: float | None = None,
 ) -> SceneSurfaces:
-    """Surfaces of one scene from its model and the point medians of its fit rows; strength as in `corrected`."""
+    """Surfaces of one scene from its model and the point medians of its fit rows; strength as in `corrected`.
+
+    scale: the name of a shape, of "spread" the spread itself.
+    """
     points = node_points(axes, scene)
     totals = np.asarray(ladder.batch_tokens, dtype=np.int64)
     shape = axes.shape(scene)
     curve = split(model.expected, scene, ladder, medians.points)
     ladder_ms, base_ms = _parts(curve.ladder_ms(totals), curve.base_ms(points))
-    if isinstance(model.tail, Lift):
-        tail_ladder, tail_base = model.tail.constant_ms + model.tail.factor * ladder_ms, model.tail.factor * base_ms
-    else:
-        tail_ladder, tail_base = _parts(model.tail.ladder_ms(totals), model.tail.base_ms(points))
     node_ladder = np.interp(points[:, 0] + points[:, 2], totals, ladder_ms)
     nodes = corrected(axes, scene, ladder, ladder_ms, base_ms, node_ladder, medians, step_totals, strength)
     # Base is an increment on top of the ladder: the offset makes its closure relative to the sum.
     offset = float(np.median(ladder_ms))
     closed_ladder = np.maximum(close_expected(nodes.ladder, nodes.ladder_measured), SMALLEST_MS)
     closed_base = close_expected(nodes.base, nodes.base_measured, offset)
+    if isinstance(scale, Spread):
+        node_ladder = np.interp(points[:, 0] + points[:, 2], totals, closed_ladder).reshape(shape)
+        scales = spread_parts(scale.at(points).reshape(shape), closed_ladder, node_ladder, closed_base)
+        scales = scales[0], _ordered(scales, closed_ladder, closed_base, nodes.base_measured, scale.usual)
+    else:
+        tail_ladder, tail_base = _tail(model, ladder_ms, base_ms, totals, points)
+        scales = (
+            scale_of(scale, closed_ladder, ladder_ms, tail_ladder),
+            scale_of(scale, closed_base, base_ms.reshape(shape), tail_base.reshape(shape)),
+        )
     return SceneSurfaces(
         Surface(nearest_ticks(closed_ladder), nearest_ticks(closed_base)),
-        Surface(
-            ticks_up(scale_of(scale, closed_ladder, ladder_ms, tail_ladder)),
-            ticks_up(scale_of(scale, closed_base, base_ms.reshape(shape), tail_base.reshape(shape))),
-        ),
+        Surface(ticks_up(scales[0]), ticks_up(scales[1])),
         nodes,
     )
 
 
-def _parts(
-    ladder_ms: NDArray[np.float64], base_ms: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _ordered(
+    scales: tuple[Millis, Millis], ladder_ms: Millis, base_ms: Millis, measured: NDArray[np.bool_], multiplier: float
+) -> Millis:
+    """The base's scale such that the bound of `multiplier` keeps the order: moved up and down, as E is.
+
+    Left to the bound's closure it would only be moved up: a noisy region would be paid for by all larger batches.
+    """
+    offset = float(np.median(ladder_ms + multiplier * scales[0]))
+    bound_ms = close_expected(base_ms + multiplier * scales[1], measured, offset)
+    return np.maximum(bound_ms - base_ms, 0.0) / multiplier
+
+
+def _tail(
+    model: SceneModel, ladder_ms: Millis, base_ms: Millis, totals: NDArray[np.int64], points: Points
+) -> tuple[Millis, Millis]:
+    if isinstance(model.tail, Lift):
+        return model.tail.constant_ms + model.tail.factor * ladder_ms, model.tail.factor * base_ms
+    return _parts(model.tail.ladder_ms(totals), model.tail.base_ms(points))
+
+
+def _parts(ladder_ms: Millis, base_ms: Millis) -> tuple[Millis, Millis]:
     """Ladder and base share a constant: the base is 0 at its lowest corner."""
     lowest = float(base_ms[0])
     return np.maximum(ladder_ms + lowest, SMALLEST_MS), base_ms - lowest

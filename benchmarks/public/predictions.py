@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 from chunkfit.fitters.build import build_chosen, ladders_of, with_found_steps
 from chunkfit.fitters.estimators.estimator import Estimator
 from chunkfit.fitters.estimators.registry import AUTO
-from chunkfit.fitters.folds import point_folds
+from chunkfit.fitters.folds import between, point_folds
+from chunkfit.fitters.left_out import left_out
 from chunkfit.fitters.margin import NoiseMargin, best_coverage, noise_margins, points_needed
 from chunkfit.fitters.rows import Rows, at_most
-from chunkfit.fitters.scale import scale_of
+from chunkfit.fitters.scale import left_out_scale
 from chunkfit.fitters.select import select
 from chunkfit.tables.batch import Scene
 from chunkfit.tables.errors import CertificationError
@@ -56,7 +57,9 @@ def peer_prediction(peer: Peer, data: DataSet, held: NDArray[np.bool_], seed: in
         return None
     scores = np.full(len(learn), np.nan)
     for fold in point_folds(learn):
-        scores[fold] = learn.latency_ms[fold] / peer(learn.where(~fold))(learn.points[fold])
+        known = learn.where(~fold)
+        here = fold & between(known, learn.points)
+        scores[here] = learn.latency_ms[here] / peer(known)(learn.points[here])
     mine, names = scene_of(learn.points), scene_of(asked.points)
     factors = np.ones(len(asked))
     for scene in asked.scenes():
@@ -109,39 +112,25 @@ def our_predictions(
 def _margins(
     estimator: Estimator, scale: str, ladders: Mapping[Scene, Ladder], learn: Rows
 ) -> tuple[list[NoiseMargin], str]:
-    """Certified margins; where points are too few, each scene at the level that its own points can certify.
-
-    A level for all scenes would be set by whichever of them is worst known: of a hundred points by the largest score,
-    which lies where a scene has no neighbours.
-    """
+    """Certified margins; where points are too few, at the level that they can certify: what `fit` advises then."""
     scores, names = _scores(estimator, scale, ladders, learn)
     try:
         return noise_margins(scores, names, COVERAGE, CONFIDENCE), f"certified {COVERAGE} on m = {len(scores)}"
     except CertificationError:
-        needs, margins, levels = points_needed(COVERAGE, CONFIDENCE), [], []
-        for scene in (scene for scene in Scene if (names == scene.value).any()):
-            here = names == scene.value
-            level = best_coverage(int(here.sum()), CONFIDENCE)
-            margins += noise_margins(scores[here], names[here], level, CONFIDENCE)
-            levels.append(f"{scene.value} {level:g} on m = {here.sum()}")
-        return margins, f"refused: m = {len(scores)}, needs {needs}; certifies {', '.join(levels)}"
+        level = best_coverage(len(scores), CONFIDENCE)
+        refused = f"refused: m = {len(scores)}, needs {points_needed(COVERAGE, CONFIDENCE)}; certifies {level:g}"
+        return noise_margins(scores, names, level, CONFIDENCE), refused
 
 
 def _scores(
     estimator: Estimator, kind: str, ladders: Mapping[Scene, Ladder], learn: Rows
 ) -> tuple[Floats, NDArray[np.str_]]:
-    """(T - E) / scale of one row per point, E from an estimator that has not seen the point."""
-    learn = at_most(learn, MOST_SCORED)
-    scores, names = [], []
-    for fold in point_folds(learn):
-        known, asked = learn.where(~fold), learn.where(fold)
-        models = estimator(known, {scene: ladders[scene] for scene in known.scenes()})
-        _, first = np.unique(asked.point_id, return_index=True)
-        asked = asked.where(np.sort(first))
-        for scene in (scene for scene in asked.scenes() if scene in models):
-            own = asked.scene(scene)
-            median = models[scene].expected.total_ms(own.points)
-            scale = scale_of(kind, median, median, models[scene].tail_ms(own.points))
-            scores.append((own.latency_ms - median) / scale)
-            names.append(np.full(len(own), scene.value))
-    return np.concatenate(scores), np.concatenate(names)
+    """(T - E) / scale of one row per point, E from an estimator that has not seen the point.
+
+    What a fold would have to extrapolate to sets no margin, neither of ours nor of a peer.
+    """
+    left = left_out(estimator, at_most(learn, MOST_SCORED), ladders)
+    left = left.where(left.between)
+    scores = (left.rows.latency_ms - left.expected_ms) / left_out_scale(kind, left)
+    _, first = np.unique(left.rows.point_id, return_index=True)
+    return scores[first], scene_of(left.rows.points[first])

@@ -17,6 +17,7 @@ from scipy.optimize import minimize
 from scipy.spatial import cKDTree
 
 from ...tables.grid import Points
+from ..neighbours import without_self
 
 NEIGHBOURS = 40
 DRAWN, DRAWN_NEIGHBOURS = 250, 20  # points of the likelihood, and what each is conditioned on
@@ -69,7 +70,7 @@ class Kriging:
             )
             return kept._predicted(self.inputs[held], kept._nearest(self.inputs[held], min(NEIGHBOURS, (~held).sum())))
         count = min(NEIGHBOURS + 1, len(self.values))
-        return self._predicted(self.inputs, _without_self(self._nearest(self.inputs, count)))
+        return self._predicted(self.inputs, without_self(self._nearest(self.inputs, count)))
 
     def _nearest(self, asked: Floats, count: int) -> Places:
         _, found = self.tree.query(asked, k=count)
@@ -125,13 +126,6 @@ def _squared(a: Floats, b: Floats) -> Floats:
 def _matern(squared: Floats) -> Floats:
     root = np.sqrt(3.0 * squared)
     return np.asarray((1.0 + root) * np.exp(-root))
-
-
-def _without_self(found: Places) -> Places:
-    """The first neighbours of each point that are not the point itself."""
-    own = found == np.arange(len(found))[:, None]
-    own[~own.any(axis=1), -1] = True  # it is not among its nearest where others stand on the same place
-    return np.asarray(found[~own].reshape(len(found), -1))
 
 
 def _unpacked(parameters: Floats) -> tuple[Floats, float, float]:

@@ -109,7 +109,13 @@ def check_the_law(found: np.ndarray, points: int, k: int, what: str) -> None:
 
 @pytest.mark.parametrize("points", [299, 1000])
 @pytest.mark.parametrize(
-    ("name", "scale"), [("scene_experts", "proportional"), ("scene_experts", "tail"), ("linear", "proportional")]
+    ("name", "scale"),
+    [
+        ("scene_experts", "proportional"),
+        ("scene_experts", "tail"),
+        ("scene_experts", "spread"),
+        ("linear", "proportional"),
+    ],
 )
 def test_raw_scores_follow_the_law(name, scale, points):
     """Whatever the estimator is worth and whatever the shape of the noise is taken for."""

@@ -1,0 +1,59 @@
+"""What an estimator says of points that it has not seen: each point once, from the other folds (folds.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..tables.batch import Scene
+from ..tables.grid import Ladder, Points, scene_of
+from .estimators.estimator import Estimator, Millis, SceneModel
+from .folds import Mask, between, point_folds
+from .rows import Rows
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """Rows of scenes that had a model; all arrays (rows,).
+
+    fold: number of the fold that held the row out. between: its batch lies between those that were known then.
+    """
+
+    rows: Rows
+    fold: NDArray[np.int64]
+    expected_ms: Millis
+    tail_ms: Millis
+    between: Mask
+
+    def where(self, mask: Mask) -> LeftOut:
+        return LeftOut(
+            self.rows.where(mask), self.fold[mask], self.expected_ms[mask], self.tail_ms[mask], self.between[mask]
+        )
+
+
+def left_out(estimator: Estimator, rows: Rows, ladders: Mapping[Scene, Ladder]) -> LeftOut:
+    """Raises what the estimator raises."""
+    fold, inside = np.full(len(rows), -1), np.zeros(len(rows), dtype=np.bool_)
+    median, tail = np.full(len(rows), np.nan), np.full(len(rows), np.nan)
+    for number, held in enumerate(point_folds(rows)):
+        known = rows.where(~held)
+        models = estimator(known, {scene: ladders[scene] for scene in known.scenes()})
+        median[held], tail[held] = predicted(models, rows.points[held])
+        inside |= held & between(known, rows.points)
+        fold[held] = number
+    return LeftOut(rows, fold, median, tail, inside).where(np.isfinite(median))
+
+
+def predicted(models: Mapping[Scene, SceneModel], points: Points) -> tuple[Millis, Millis]:
+    """Median and tail of each point, (points,); NaN in scenes without a model."""
+    median, tail = np.full(len(points), np.nan), np.full(len(points), np.nan)
+    names = scene_of(points)
+    for scene, model in models.items():
+        here = names == scene.value
+        if here.any():
+            median[here] = model.expected.total_ms(points[here])
+            tail[here] = model.tail_ms(points[here])
+    return median, tail
