@@ -21,8 +21,8 @@ pytestmark = pytest.mark.slow
 
 FRESH = draw(SYNTHETIC_DOMAIN, 1500, PLANTED, 99).points
 # How much of a step the table has, at least and at most, median over states: estimators with a ladder, or with steps
-# among their features. The others are lines, grids, trees and operators of their own form; what their table has of a step
-# is what node residuals put there (roofline's has 0.1 to 1.3 of one, seed by seed), and is printed.
+# among their features. The others are lines, grids, trees and operators of their own form; what their table has of a
+# step is what node residuals put there (roofline's has 0.1 to 1.3 of one, seed by seed), and is printed.
 RISES = {"scene_experts": (0.75, 1.1), "hybrid": (0.65, 1.1)}
 # Largest move of the expected time. quantile leaves features out, boosted cuts trees: by another row more or less.
 MOVES = dict.fromkeys(ESTIMATORS, 0.01) | {"quantile": 0.06, "boosted": 0.04}
