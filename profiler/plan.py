@@ -14,7 +14,7 @@ from ..tables.batch import Batch, Scene
 from ..tables.domain import Domain
 from ..tables.errors import UsageError
 from ..tables.grid import Points
-from .columns import Role
+from .columns import PAIRED, Role
 from .law import AXES, Point, axis_range, corners, draw, inside, scene_of, step_pairs, step_sides
 from .layout import batch_of, layout_of
 from .pairs import several_chunks, unequal_contexts
@@ -29,7 +29,6 @@ STEP_STATES = 6
 STEP_FIT_SHARE = 0.25
 SENTINEL_REPEATS = 3
 PAIR_REPEATS = 5
-PAIR_ROLES: tuple[Role, ...] = ("unequal", "chunks")
 
 Count = Annotated[int, Field(ge=0)]
 
@@ -68,7 +67,7 @@ class PlanPoint(BaseModel):
     @property
     def iterations(self) -> int:
         """After the warm-up: each repeat, and of a pair an untimed one before it (timing.measure_in_turn)."""
-        return self.repeats * (2 if self.role in PAIR_ROLES else 1)
+        return self.repeats * (2 if self.role in PAIRED else 1)
 
     def batch(self) -> Batch:
         """What is run."""

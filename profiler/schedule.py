@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .plan import PAIR_ROLES, PlanPoint, SweepPlan
+from .plan import PlanPoint, SweepPlan
 
 
 def with_sentinels(plan: SweepPlan, points: Sequence[PlanPoint]) -> list[PlanPoint]:
@@ -24,7 +24,7 @@ def side_by_side(points: Sequence[PlanPoint]) -> list[tuple[PlanPoint, ...]]:
     groups: list[tuple[PlanPoint, ...]] = []
     for point in points:
         before = groups[-1] if groups else ()
-        if len(before) == 1 and point.role in PAIR_ROLES and before[0].twin_of(point):
+        if len(before) == 1 and before[0].twin_of(point):
             groups[-1] = (before[0], point)
         else:
             groups.append((point,))
