@@ -1,10 +1,11 @@
 """Kriging: a value at a batch from the measured batches around it, weighted by how far values agree over distance.
 
-A Gaussian process with a Matern 3/2 covariance over log2(1 + x), one length for each of n, k, c, u. A prediction
-uses the nearest NEIGHBOURS alone, so a million points cost what a thousand do (local kriging; Vecchia 1988, Datta et
-al. 2016). Lengths, amplitude and noise maximise the likelihood of drawn points given their neighbours, under a
-Student t, so that stalls do not pass for structure. Then each point is predicted from the others: whoever lies far off
-has little weight in what follows.
+A Gaussian process with a Matern 3/2 covariance over the fifth roots of n, k, c, u, one length for each: between
+logarithms, where large batches lie too near to each other, and plain numbers, where small ones do. A prediction uses
+the nearest NEIGHBOURS alone, so a million points cost what a thousand do (local kriging; Vecchia 1988, Datta et al.
+2016); more of them lie on one side of a gap, if there is one. Lengths, amplitude and noise maximise the likelihood of
+drawn points given their neighbours, under a Student t, so that stalls do not pass for structure. Then each point is
+predicted from the others: whoever lies far off has little weight in what follows.
 """
 
 from __future__ import annotations
@@ -19,13 +20,14 @@ from scipy.spatial import cKDTree
 from ...tables.grid import Points
 from ..neighbours import without_self
 
-NEIGHBOURS = 40
+NEIGHBOURS = 24
 DRAWN, DRAWN_NEIGHBOURS = 250, 20  # points of the likelihood, and what each is conditioned on
 ROUNDS = (5, 15)  # steps of the optimiser; between them neighbours and weights are taken anew
 FEWEST = 3  # points, for lengths to say anything
 DEGREES = 4.0  # of the Student t
 BLOCK = 256  # predictions at a time: their matrices stay in the cache
-FIRST_LENGTH, LENGTHS = 3.0, (0.3, 60.0)  # in doublings of an axis
+ROOT = 5
+FIRST_LENGTH, LENGTHS = 1.0, (0.1, 20.0)  # in roots of an axis: 1 token lies at 1, 16k tokens at 7
 PRIOR = 2.0  # standard deviation of log parameters about their first values: few points must not decide freely
 # Medians of the distance to what the others say, past which a value is a stall: most of what is nearer is structure.
 STALL = 30.0
@@ -114,7 +116,7 @@ def _made(
 
 
 def _inputs(points: Points, axes: tuple[int, ...]) -> Floats:
-    return np.asarray(np.log2(1.0 + points[:, axes]))
+    return np.asarray(points[:, axes] ** (1.0 / ROOT))
 
 
 def _squared(a: Floats, b: Floats) -> Floats:

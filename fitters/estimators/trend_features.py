@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...tables.grid import Points
+from .features import features
 
 Floats = NDArray[np.float64]
 
@@ -47,3 +48,10 @@ def trend_features(points: Points) -> Floats:
         columns += [np.maximum(x - hinge, 0.0) for hinge in hinges]
         columns += [np.minimum(x, level) for level in levels]
     return np.column_stack(columns)
+
+
+def few_trend_features(points: Points) -> Floats:
+    """Shape (points, 10), ordered as those above: what an iteration and each phase cost at all, and SlidingServe's
+    seven."""
+    decoding, filling = ((points[:, axis] > 0).astype(np.float64) for axis in (0, 2))
+    return np.column_stack([np.ones(len(points)), decoding, filling, features(points)])

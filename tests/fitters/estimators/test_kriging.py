@@ -28,7 +28,7 @@ def test_few_points_are_the_whole_process():
     made = fit_kriging(known, wave(known), ones(known))
     kernel = ConstantKernel(made.variance) * Matern(1.0, nu=1.5) + WhiteKernel(made.noise)
     whole = GaussianProcessRegressor(kernel, optimizer=None).fit(made.inputs, made.values - made.mean)
-    inputs = np.log2(1.0 + asked[:, made.axes]) / made.lengths
+    inputs = asked[:, made.axes] ** (1 / 5) / made.lengths
     assert (made.weights == 1).all()
     assert np.allclose(made.at(asked), whole.predict(inputs) + made.mean, atol=1e-8)
 
