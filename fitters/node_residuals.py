@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from ..tables.batch import Scene
-from ..tables.closure import close_expected
 from ..tables.grid import SCENE_AXES, Axes, Ladder, Points, batch_totals, corners, locate_all
 from ..tables.lookup import WEIGHT_ONE
+from .close_expected import close_expected
 from .normal_equations import Matrix, solved
 from .robust import huber_weights
 from .rows import Rows

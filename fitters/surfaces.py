@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..tables.batch import Scene
-from ..tables.closure import close_expected
 from ..tables.fixed_point import nearest_ticks, ticks_up
 from ..tables.grid import Axes, Ladder, Points, Surface, node_points
+from .close_expected import close_expected
 from .estimators.estimator import Lift, Millis, SceneModel
 from .node_residuals import Nodes, corrected
 from .projection import split

@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .batch import Scene
 from .fixed_point import Ticks
@@ -39,43 +38,6 @@ def running_max(values: Ticks) -> Ticks:
     for axis in range(values.ndim):
         values = np.maximum.accumulate(values, axis=axis)
     return values
-
-
-def close_expected(
-    values: NDArray[np.float64], measured: NDArray[np.bool_], offset: float = 0.0
-) -> NDArray[np.float64]:
-    """Monotone along every axis, as near the values as a one-pass closure gets.
-
-    Through the measured nodes: the geometric mean of the running maximum from below and the running
-    minimum from above (a running maximum alone drags a median up by 5-50% on real, stepped data). Nodes
-    without data are clipped between the measured ones. `offset` (>= 0) is added before the logarithm: a
-    base is an increment on top of a ladder, and its relative size is relative to the sum.
-    """
-    shifted = np.log(np.maximum(values + offset, 1e-12))
-    below, above = _envelopes(shifted, measured)
-    middle = np.where(measured, _mean(below, above), 0.0)
-    # `middle` keeps the order among the measured nodes, so there is room between its own envelopes.
-    below, above = _envelopes(middle, measured)
-    filled = np.where(measured, middle, np.clip(shifted, below, above))
-    everywhere = np.ones_like(measured)
-    return np.maximum(np.exp(_mean(*_envelopes(filled, everywhere))) - offset, 0.0)
-
-
-def _envelopes(
-    values: NDArray[np.float64], through: NDArray[np.bool_]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Running maximum from below and running minimum from above, through the marked nodes."""
-    below = np.where(through, values, -np.inf)
-    above = np.where(through, values, np.inf)
-    for axis in range(values.ndim):
-        below = np.maximum.accumulate(below, axis=axis)
-        above = np.flip(np.minimum.accumulate(np.flip(above, axis), axis=axis), axis)
-    return below, above
-
-
-def _mean(below: NDArray[np.float64], above: NDArray[np.float64]) -> NDArray[np.float64]:
-    finite = np.isfinite(below) & np.isfinite(above)
-    return np.where(finite, (np.where(finite, below, 0.0) + np.where(finite, above, 0.0)) / 2, 0.0)
 
 
 def close_bounds(

@@ -5,14 +5,16 @@ alone lose when the load shifts out of what they saw, lines alone lose on curvat
 kriging.py, not constrained (the table's closure orders it), clipped to what was seen, and only where it lowers the
 error at held-out points and values.
 
-There are two of both, of many columns and of few, and their geometric mean is the answer. Where data is dense they
-agree. Between and past it each errs its own way, which no data there can tell apart: weights learnt on held-out points
-did worse than equal ones, as they often do (Timmermann 2006, Forecast combinations).
+Where many columns leave something to a residual, a second trend of few columns with its own residual is fitted, and the
+answer is the geometric mean of both. Where data is dense they agree. In gaps each errs its own way, which no data can
+tell apart: weights learnt on held-out points did worse than equal ones, as they often do (Timmermann 2006, Forecast
+combinations). Past the data the many columns go on alone: few take the bend from streaming weights to arithmetic for a
+parabola.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -37,7 +39,6 @@ Floats = NDArray[np.float64]
 
 
 Columns = Callable[[Points], Floats]
-COLUMNS: tuple[Columns, ...] = (trend_features, few_trend_features)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,26 +55,34 @@ class Part:
         trend = np.log(self.columns(points) @ self.weights)
         return trend if self.residual is None else trend + np.clip(self.residual.at(points), self.low, self.high)
 
+    def total_ms(self, points: Points) -> Millis:
+        return np.asarray(np.exp(self.log_ms(points)))
+
 
 @dataclass(frozen=True, slots=True)
 class HybridCurve:
-    """The geometric mean of its parts."""
+    """The geometric mean of both parts, and past the box low..high of n, k, c, u, (4,), what `many` adds to it."""
 
-    parts: Sequence[Part]
+    many: Part
+    few: Part
+    low: NDArray[np.int64]
+    high: NDArray[np.int64]
 
     def total_ms(self, points: Points) -> Millis:
-        return np.asarray(np.exp(np.mean([part.log_ms(points) for part in self.parts], axis=0)))
+        inside = np.clip(points, self.low, self.high)
+        apart = self.few.log_ms(inside) - self.many.log_ms(inside)
+        return np.asarray(np.exp(self.many.log_ms(points) + apart / 2))
 
 
 def hybrid(rows: Rows, ladders: Mapping[Scene, Ladder]) -> dict[Scene, SceneModel]:
     """One curve over all scenes."""
     medians, counts = _batches(rows)
-    parts = [_part(columns, medians, counts) for columns in COLUMNS]
-    curve = HybridCurve(parts)
-    shown = {
-        "trend_terms": float(sum((part.weights > 0).sum() for part in parts)),
-        "residuals": float(sum(part.residual is not None for part in parts)),
-    }
+    many = _part(trend_features, medians, counts)
+    curve: Part | HybridCurve = many
+    if many.residual is not None:
+        few = _part(few_trend_features, medians, counts)
+        curve = HybridCurve(many, few, medians.points.min(axis=0), medians.points.max(axis=0))
+    shown = {"trend_terms": float((many.weights > 0).sum()), "residual": float(many.residual is not None)}
     return {
         scene: SceneModel(curve, lift(own, curve.total_ms(own.points)), shown)
         for scene in ladders

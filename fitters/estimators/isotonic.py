@@ -15,14 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...tables.batch import Scene
-from ...tables.closure import close_expected
 from ...tables.grid import POINT_COLUMN, SCENE_AXES, Axes, Ladder, Points
+from ..close_expected import close_expected
 from ..folds import MOST_VALUES
+from ..monotone_projection import monotone
 from ..node_residuals import base_weights
 from ..robust import huber_weights
 from ..rows import Rows, point_medians
 from .estimator import Millis, SceneModel
-from .monotone_projection import monotone
 from .tails import lift
 
 KNOTS = 8  # of an axis of a scatter

@@ -21,11 +21,11 @@ from ...profiler.microbench.results import MicrobenchV1, OperatorRowV1
 from ...tables.batch import Scene
 from ...tables.errors import FitError
 from ...tables.grid import Ladder, Points, batch_totals
+from ..monotone_projection import monotone
 from ..robust import huber_weights
 from ..rows import Rows
 from .estimator import Estimator, Millis, SceneModel
 from .least_squares import non_negative
-from .monotone_projection import monotone
 from .tails import lift
 
 REWEIGHTS = 3

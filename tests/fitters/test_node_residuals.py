@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from chunkfit.fitters import node_residuals
+from chunkfit.fitters.close_expected import close_expected
 from chunkfit.fitters.node_residuals import base_weights, corrected, ladder_weights, smoothness
 from chunkfit.fitters.rows import Rows
 from chunkfit.tables.batch import Scene
-from chunkfit.tables.closure import close_expected
 from chunkfit.tables.fixed_point import nearest_ticks, to_ms
 from chunkfit.tables.grid import Axes, Ladder, node_points, read_base
 

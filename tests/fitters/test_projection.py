@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from chunkfit.fitters.close_expected import close_expected
 from chunkfit.fitters.estimators.scene_experts import scene_experts
 from chunkfit.fitters.knots import axes_for, ladder_for
 from chunkfit.fitters.node_residuals import base_weights, ladder_weights
@@ -13,7 +14,6 @@ from chunkfit.profiler.domains import SYNTHETIC_DOMAIN
 from chunkfit.profiler.law import draw
 from chunkfit.profiler.synthetic_profile import synthetic_profile
 from chunkfit.tables.batch import SCENES
-from chunkfit.tables.closure import close_expected
 from chunkfit.tables.grid import node_points, scene_of
 
 STEPS = (129,)

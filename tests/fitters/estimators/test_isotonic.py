@@ -6,8 +6,8 @@ from scipy.optimize import minimize
 from sklearn.isotonic import IsotonicRegression
 
 from chunkfit.fitters.estimators.isotonic import grid_of, isotonic
-from chunkfit.fitters.estimators.monotone_projection import isotonic_lines, monotone
 from chunkfit.fitters.folds import MOST_VALUES
+from chunkfit.fitters.monotone_projection import isotonic_lines, monotone
 from chunkfit.fitters.rows import Rows
 from chunkfit.profiler.devices import truth
 from chunkfit.tables.batch import Scene
