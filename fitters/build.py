@@ -17,7 +17,7 @@ from ..tables.grid import Axes, Ladder, Surface
 from .estimators.estimator import Estimator, SceneModel
 from .estimators.registry import estimators
 from .knots import axes_for, ladder_for
-from .left_out import left_out
+from .left_out import LeftOut, left_out
 from .rows import Rows, at_most, point_medians
 from .select import Selection, select
 from .spread import Spread, fit_spread
@@ -25,7 +25,6 @@ from .steps import FoundStep, find_steps
 from .surfaces import SceneSurfaces, scene_surfaces
 
 MOST_POINTS = 20_000  # that an estimator is fitted to, drawn at random; the node residuals are read from all
-SPREAD_POINTS = 6000  # that a spread is read from, drawn at random: each fold of them is one more fit
 TICK_ALLOWANCE = 8  # folds round E up by at most 4 ticks before the multiplier: the bound is raised by more
 
 
@@ -87,17 +86,28 @@ def build(
     """
     steps, found = with_found_steps(rows, domain, known_steps)
     competing = estimators(fitter, operators)
-    selection = select(competing, at_most(rows, MOST_POINTS), ladders_of(rows, domain, steps))
+    selection = select(competing, rows, ladders_of(rows, domain, steps))
     winner = selection.winner
-    return build_chosen(rows, domain, steps, competing[winner.name], winner.scale), selection, found
+    built = build_chosen(rows, domain, steps, competing[winner.name], winner.scale, winner.left)
+    return built, selection, found
 
 
-def build_chosen(rows: Rows, domain: Domain, steps: tuple[int, ...], estimator: Estimator, scale: str) -> Built:
-    """The table of a known estimator, steps and shape of the noise, as a document names them. Raises FitError."""
+def build_chosen(
+    rows: Rows,
+    domain: Domain,
+    steps: tuple[int, ...],
+    estimator: Estimator,
+    scale: str,
+    left: LeftOut | None = None,
+) -> Built:
+    """The table of a known estimator, steps and shape of the noise, as a document names them. Raises FitError.
+
+    left: of `rows`, where selection has it already.
+    """
     axes, ladders = axes_for(domain, rows.points), ladders_of(rows, domain, steps)
     models = estimator(at_most(rows, MOST_POINTS), ladders)
     medians = point_medians(rows)
-    shape = spread_of(estimator, at_most(rows, SPREAD_POINTS), ladders) if scale == "spread" else scale
+    shape = scale if scale != "spread" else _spread(left or left_out(estimator, rows, ladders))
     surfaces = {
         scene: scene_surfaces(axes, scene, ladders[scene], models[scene], medians.scene(scene), shape, steps)
         for scene in ladders
@@ -105,9 +115,7 @@ def build_chosen(rows: Rows, domain: Domain, steps: tuple[int, ...], estimator: 
     return Built(axes, ladders, steps, surfaces, models)
 
 
-def spread_of(estimator: Estimator, rows: Rows, ladders: Mapping[Scene, Ladder]) -> Spread:
-    """How far the points of `rows` lie from what the others say of them. Raises FitError."""
-    left = left_out(estimator, rows, ladders)
+def _spread(left: LeftOut) -> Spread:
     return fit_spread(left.where(left.between))[0]
 
 

@@ -20,7 +20,7 @@ from ..tables.errors import ChunkfitError, FitError
 from ..tables.grid import Ladder, scene_of
 from .estimators.estimator import Estimator, Millis
 from .folds import session_folds, value_folds
-from .left_out import LeftOut, left_out, predicted
+from .left_out import MOST_POINTS, LeftOut, left_out, predicted
 from .metrics import pinball
 from .rows import Rows, at_most, point_medians
 from .scale import SCALES, left_out_scale
@@ -28,7 +28,6 @@ from .scale import SCALES, left_out_scale
 # Fewer points say nothing of the shape of a 0.99 tail: on grids of 100 to 300 means the one chosen cost 5-40% of U.
 TAIL_POINTS = 1000
 TIE = 0.02  # relative difference of a loss below which the simpler wins
-MOST_POINTS = 6000  # fit points that the comparison uses, drawn at random: more would only take longer
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +35,14 @@ class Candidate:
     """Held-out losses of one estimator in percent; reason: why there are none.
 
     expected: by kind of fold, `points`, `values` and, where there are several, `sessions`, pinball at 0.5. bound: by
-    scale, pinball at 0.99.
+    scale, pinball at 0.99. left: what it said of points that it had not seen.
     """
 
     name: str
     expected: Mapping[str, float]
     bound: Mapping[str, float]
     reason: str | None = None
+    left: LeftOut | None = None
 
     @property
     def loss(self) -> float:
@@ -73,15 +73,15 @@ class Selection:
 
 
 def select(estimators: Mapping[str, Estimator], rows: Rows, ladders: Mapping[Scene, Ladder]) -> Selection:
-    """The best of `estimators`, given in order of simplicity.
+    """The best of `estimators`, given in order of simplicity, on MOST_POINTS points at most.
 
     Raises FitError when none of them can be fitted; with one alone, its own error.
     """
+    few = at_most(rows, MOST_POINTS)
     if len(estimators) == 1:
         ((name, only),) = estimators.items()
-        candidate = scored(name, only, rows, ladders)
+        candidate = scored(name, only, few, ladders)
         return Selection(candidate, (candidate,), f"{name} was asked for")
-    few = at_most(rows, MOST_POINTS)
     candidates = tuple(_tried(name, candidate, few, ladders) for name, candidate in estimators.items())
     able = [candidate for candidate in candidates if candidate.reason is None]
     if not able:
@@ -106,7 +106,7 @@ def scored(name: str, estimator: Estimator, rows: Rows, ladders: Mapping[Scene, 
                 losses.append(_expected_loss(asked, predicted(models, asked.points)[0]))
         if losses:
             expected[folds] = 100 * float(np.mean(losses))
-    return Candidate(name, expected, _bound_losses(left))
+    return Candidate(name, expected, _bound_losses(left), left=left)
 
 
 def _folds(left: LeftOut) -> list[LeftOut]:

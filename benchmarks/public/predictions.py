@@ -12,14 +12,12 @@ from chunkfit.fitters.build import build_chosen, ladders_of, with_found_steps
 from chunkfit.fitters.estimators.estimator import Estimator
 from chunkfit.fitters.estimators.registry import AUTO
 from chunkfit.fitters.folds import between, point_folds
-from chunkfit.fitters.left_out import left_out
+from chunkfit.fitters.left_out import LeftOut
 from chunkfit.fitters.margin import NoiseMargin, best_coverage, noise_margins, points_needed
-from chunkfit.fitters.rows import Rows, at_most
 from chunkfit.fitters.scale import left_out_scale
 from chunkfit.fitters.select import select
-from chunkfit.tables.batch import Scene
 from chunkfit.tables.errors import CertificationError
-from chunkfit.tables.grid import Ladder, scene_of
+from chunkfit.tables.grid import scene_of
 
 from .peers import Peer
 from .sets import DataSet
@@ -27,7 +25,6 @@ from .steps import falls
 
 Floats = NDArray[np.float64]
 COVERAGE, CONFIDENCE = 0.99, 0.95
-MOST_SCORED = 4000  # points that a margin of ours rests on
 FACTOR = 1.2  # QoServe's constant, given to every peer
 
 
@@ -94,8 +91,9 @@ def our_predictions(
             found[candidate.name] = candidate.reason
             continue
         estimator = fitters[candidate.name]
-        built = build_chosen(learn, data.domain, steps, estimator, candidate.scale)
-        margins, note = _margins(estimator, candidate.scale, built.ladders, learn)
+        assert candidate.left is not None
+        built = build_chosen(learn, data.domain, steps, estimator, candidate.scale, candidate.left)
+        margins, note = _margins(candidate.scale, candidate.left)
         unclosed = built.unclosed({scene: m.multiplier for m in margins for scene in m.scenes}, 1.0)
         arrays = built.closed(unclosed)
         expected, bound = arrays.read(asked.points)
@@ -109,11 +107,9 @@ def our_predictions(
     return {AUTO: replace(winner, note=f"{selection.why}; {winner.note}"), **found}
 
 
-def _margins(
-    estimator: Estimator, scale: str, ladders: Mapping[Scene, Ladder], learn: Rows
-) -> tuple[list[NoiseMargin], str]:
+def _margins(scale: str, left: LeftOut) -> tuple[list[NoiseMargin], str]:
     """Certified margins; where points are too few, at the level that they can certify: what `fit` advises then."""
-    scores, names = _scores(estimator, scale, ladders, learn)
+    scores, names = _scores(scale, left)
     try:
         return noise_margins(scores, names, COVERAGE, CONFIDENCE), f"certified {COVERAGE} on m = {len(scores)}"
     except CertificationError:
@@ -122,15 +118,12 @@ def _margins(
         return noise_margins(scores, names, level, CONFIDENCE), refused
 
 
-def _scores(
-    estimator: Estimator, kind: str, ladders: Mapping[Scene, Ladder], learn: Rows
-) -> tuple[Floats, NDArray[np.str_]]:
+def _scores(scale: str, left: LeftOut) -> tuple[Floats, NDArray[np.str_]]:
     """(T - E) / scale of one row per point, E from an estimator that has not seen the point.
 
     What a fold would have to extrapolate to sets no margin, neither of ours nor of a peer.
     """
-    left = left_out(estimator, at_most(learn, MOST_SCORED), ladders)
     left = left.where(left.between)
-    scores = (left.rows.latency_ms - left.expected_ms) / left_out_scale(kind, left)
+    scores = (left.rows.latency_ms - left.expected_ms) / left_out_scale(scale, left)
     _, first = np.unique(left.rows.point_id, return_index=True)
     return scores[first], scene_of(left.rows.points[first])

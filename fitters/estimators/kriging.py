@@ -60,19 +60,17 @@ class Kriging:
         found = self._nearest(asked, min(NEIGHBOURS, len(self.values)))
         return self._predicted(asked, found)
 
-    def left_out(self, held: NDArray[np.bool_] | None = None) -> Floats:
-        """Predicted values of own points without themselves; of those of `held` without all of `held`."""
-        if held is not None:
-            kept = replace(
-                self,
-                inputs=self.inputs[~held],
-                values=self.values[~held],
-                weights=self.weights[~held],
-                tree=cKDTree(self.inputs[~held]),
-            )
-            return kept._predicted(self.inputs[held], kept._nearest(self.inputs[held], min(NEIGHBOURS, (~held).sum())))
+    def left_out(self) -> Floats:
+        """Predicted values of own points without themselves."""
         count = min(NEIGHBOURS + 1, len(self.values))
         return self._predicted(self.inputs, without_self(self._nearest(self.inputs, count)))
+
+    def without(self, held: NDArray[np.bool_]) -> Kriging:
+        """The same process that knows nothing of the points `held`."""
+        inputs = self.inputs[~held]
+        return replace(
+            self, inputs=inputs, values=self.values[~held], weights=self.weights[~held], tree=cKDTree(inputs)
+        )
 
     def _nearest(self, asked: Floats, count: int) -> Places:
         _, found = self.tree.query(asked, k=count)

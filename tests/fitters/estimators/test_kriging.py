@@ -53,7 +53,7 @@ def test_what_is_held_out_together_does_not_know_itself_together():
     """Without all large chunks they are guessed from afar; each one alone is known from its neighbours."""
     values, held = wave(MIXED), MIXED[:, 2] > np.median(MIXED[:, 2])
     made = fit_kriging(MIXED, values, ones(MIXED))
-    together, alone = made.left_out(held) - values[held], (made.left_out() - values)[held]
+    together, alone = made.without(held).at(MIXED[held]) - values[held], (made.left_out() - values)[held]
     assert np.abs(together).mean() > 3 * np.abs(alone).mean()
 
 
