@@ -36,3 +36,19 @@ def test_an_inversion_is_shared_not_raised():
 def test_nodes_without_data_do_not_move_nodes_with_data():
     closed = close_expected(np.array([1.0, 100.0, 2.0, 0.1]), np.array([True, False, True, False]))
     assert np.allclose(closed, [1, 2, 2, 2])
+
+
+def test_one_node_that_is_off_hardly_moves_the_many_that_contradict_it():
+    """The mean of both envelopes would answer 2.2 everywhere."""
+    closed = close_expected(np.array([5.0, 1, 1, 1, 1, 1, 1, 1, 1]), np.ones(9, dtype=bool))
+    assert np.allclose(closed, 5 ** (1 / 9))
+
+
+def test_a_node_with_data_outweighs_its_neighbours_without():
+    measured = np.zeros((6, 6), dtype=bool)
+    measured[1, 1] = measured[4, 4] = True
+    values = np.full((6, 6), 50.0)
+    values[1, 1], values[4, 4] = 2.0, 3.0
+    closed = close_expected(values, measured)
+    assert np.allclose([closed[1, 1], closed[4, 4]], [2, 3], rtol=0.01)
+    assert rises(closed)
