@@ -25,13 +25,20 @@ def close_expected(values: Floats, measured: Mask, offset: float = 0.0) -> Float
     logarithm: a base is an increment on top of a ladder, and its relative size is relative to the sum.
     """
     shifted = np.log(np.maximum(values + offset, 1e-12))
-    below, above = _envelopes(shifted, measured)
-    room = np.minimum(below, above), np.maximum(below, above)
-    wanted = np.where(measured, shifted, np.clip(shifted, *room))
-    projected = monotone(wanted, np.where(measured, 1.0, UNMEASURED))
-    # The projection stops within a tolerance: what it leaves is shared.
-    below, above = _envelopes(projected, np.ones_like(measured))
-    return np.maximum(np.exp((below + above) / 2) - offset, 0.0)
+    projected = monotone(with_room(shifted, measured), np.where(measured, 1.0, UNMEASURED))
+    return np.maximum(np.exp(in_order(projected)) - offset, 0.0)
+
+
+def with_room(values: Floats, measured: Mask) -> Floats:
+    """`values`, those of nodes without data moved to where the nodes with data leave room."""
+    below, above = _envelopes(values, measured)
+    return np.where(measured, values, np.clip(values, np.minimum(below, above), np.maximum(below, above)))
+
+
+def in_order(projected: Floats) -> Floats:
+    """The projection stops within a tolerance: what it leaves is shared."""
+    below, above = _envelopes(projected, np.ones(projected.shape, dtype=np.bool_))
+    return np.asarray((below + above) / 2)
 
 
 def _envelopes(values: Floats, through: Mask) -> tuple[Floats, Floats]:

@@ -52,6 +52,7 @@ def monotone(values: Floats, weights: Floats) -> Floats:
 
 def _along(values: Floats, weights: Floats, axis: int) -> Floats:
     moved, heavy = np.moveaxis(values, axis, -1), np.moveaxis(weights, axis, -1)
-    length = moved.shape[-1]
-    lines = isotonic_lines(moved.reshape(-1, length), heavy.reshape(-1, length))
+    lines = moved.reshape(-1, moved.shape[-1]).copy()
+    falling = (np.diff(lines, axis=1) < 0).any(axis=1)  # the others are their own projection
+    lines[falling] = isotonic_lines(lines[falling], heavy.reshape(lines.shape)[falling])
     return np.moveaxis(lines.reshape(moved.shape), -1, axis)

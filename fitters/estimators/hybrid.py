@@ -80,9 +80,9 @@ def hybrid(rows: Rows, ladders: Mapping[Scene, Ladder]) -> dict[Scene, SceneMode
     """One curve over all scenes."""
     medians, counts = _batches(rows)
     many = _part(trend_features, medians, counts)
+    few = _part(few_trend_features, medians, counts) if many.residual is not None else None
     curve: Part | HybridCurve = many
-    if many.residual is not None:
-        few = _part(few_trend_features, medians, counts)
+    if few is not None and few.residual is not None:  # a bare trend of few columns would only spoil the other
         curve = HybridCurve(many, few, medians.points.min(axis=0), medians.points.max(axis=0))
     shown = {"trend_terms": float((many.weights > 0).sum()), "residual": float(many.residual is not None)}
     return {

@@ -2,8 +2,8 @@
 
 Each scene's points go to the nearest value of every axis: its measured values where they are a grid, log-spaced
 ones where they are a scatter. Cells hold the median of the logarithm, weighted by its points, and are projected onto
-the non-decreasing arrays (monotone_projection.py); cells without points only follow. What is left of the
-projection's tolerance the common closure removes. Past its outermost values it is constant.
+the non-decreasing arrays (monotone_projection.py); cells without points only follow. Past its outermost values it is
+constant.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ...tables.batch import Scene
 from ...tables.grid import POINT_COLUMN, SCENE_AXES, Axes, Ladder, Points
-from ..close_expected import close_expected
+from ..close_expected import in_order, with_room
 from ..folds import MOST_VALUES
 from ..monotone_projection import monotone
 from ..node_residuals import base_weights
@@ -67,16 +67,14 @@ def _curve(medians: Rows, scene: Scene) -> GridCurve:
     log_ms[filled] = [np.median(group) for group in groups]
     weight[filled] = [len(group) for group in groups]
     measured = (weight > EMPTY).reshape(shape)
-    # A start for cells without points: anything between their measured neighbours.
-    start = np.log(np.maximum(close_expected(np.exp(log_ms.reshape(shape)), measured), 1e-12))
-    wanted = np.where(measured, log_ms.reshape(shape), start)
+    wanted = with_room(log_ms.reshape(shape), measured)
     trusted = weight.reshape(shape)
     projected = monotone(wanted, trusted)
     for _ in range(REWEIGHTS):
         trusted = weight.reshape(shape).copy()
         trusted[measured] *= huber_weights((wanted - projected)[measured])
         projected = monotone(wanted, trusted)
-    return GridCurve(axes, scene, close_expected(np.exp(projected), np.ones(shape, dtype=np.bool_)).ravel())
+    return GridCurve(axes, scene, np.exp(in_order(projected)).ravel())
 
 
 def grid_of(scene: Scene, points: Points) -> Axes | None:

@@ -22,7 +22,7 @@ from ..neighbours import without_self
 
 NEIGHBOURS = 24
 DRAWN, DRAWN_NEIGHBOURS = 250, 20  # points of the likelihood, and what each is conditioned on
-ROUNDS = (5, 15)  # steps of the optimiser; between them neighbours and weights are taken anew
+ROUNDS = (10, 30)  # steps of the optimiser; between them neighbours and weights are taken anew
 FEWEST = 3  # points, for lengths to say anything
 DEGREES = 4.0  # of the Student t
 BLOCK = 256  # predictions at a time: their matrices stay in the cache
@@ -146,19 +146,41 @@ def _likeliest(
     group = np.concatenate([drawn[:, None], near], axis=1)
     arguments = (inputs[group], values[group], weights[group], first)
     bounds = list(zip(low, high, strict=True))
-    return np.asarray(minimize(_loss, parameters, arguments, "L-BFGS-B", bounds=bounds, options={"maxiter": steps}).x)
+    found = minimize(loss, parameters, arguments, "L-BFGS-B", jac=True, bounds=bounds, options={"maxiter": steps})
+    return np.asarray(found.x)
 
 
-def _loss(parameters: Floats, inputs: Floats, values: Floats, weights: Floats, first: Floats) -> float:
-    """Less the log likelihood of the first value of each group given the others, and the prior's share."""
+def loss(parameters: Floats, inputs: Floats, values: Floats, weights: Floats, first: Floats) -> tuple[float, Floats]:
+    """Less the log likelihood of the first value of each group given the others, and the prior's share; the gradient.
+
+    parameters, first: (axes + 2,). inputs: (groups, members, axes). values, weights: (groups, members). With C the
+    covariance of a group, u = (1, -shares) and a = (0, C_others^-1 values), whatever changes C by dC changes the
+    variance left by u' dC u and the value's distance by -u' dC a.
+    """
     lengths, variance, noise = _unpacked(parameters)
     scaled = inputs / lengths
-    covariance = variance * _matern(_squared(scaled, scaled))
+    squared = _squared(scaled, scaled)
+    alike = _matern(squared)
+    covariance = variance * alike
     diagonal = np.arange(inputs.shape[1])
     covariance[:, diagonal, diagonal] += noise / weights
-    across = covariance[:, 1:, :1]
-    shares = np.linalg.solve(covariance[:, 1:, 1:], across)[:, :, 0]
-    left = np.maximum(covariance[:, 0, 0] - (shares * across[:, :, 0]).sum(axis=1), 1e-12)
-    off = (values[:, 0] - (shares * values[:, 1:]).sum(axis=1)) ** 2 / left
-    likelihood = 0.5 * np.log(left) + (DEGREES + 1) / 2 * np.log1p(off / DEGREES)
-    return float(likelihood.sum() + 0.5 * (((parameters - first) / PRIOR) ** 2).sum())
+    sides = np.stack([covariance[:, 1:, 0], values[:, 1:]], axis=2)
+    shares, alpha = np.moveaxis(np.linalg.solve(covariance[:, 1:, 1:], sides), 2, 0)
+    left = np.maximum(covariance[:, 0, 0] - (shares * covariance[:, 1:, 0]).sum(axis=1), 1e-12)
+    off = values[:, 0] - (shares * values[:, 1:]).sum(axis=1)
+    ratio = off**2 / left / DEGREES
+    likelihood = 0.5 * np.log(left) + (DEGREES + 1) / 2 * np.log1p(ratio)
+    by_off = (DEGREES + 1) / DEGREES * off / left / (1 + ratio)
+    by_left = 0.5 / left - 0.5 * by_off * off / left
+    ones = np.ones((len(values), 1))
+    u, a = np.hstack([ones, -shares]), np.hstack([0 * ones, alpha])
+    by_covariance = u[:, :, None] * (by_left[:, None] * u - by_off[:, None] * a)[:, None, :]
+    by_squared = 3 * variance * np.exp(-np.sqrt(3 * squared)) * by_covariance
+    both = (by_squared.sum(axis=1) + by_squared.sum(axis=2))[:, :, None]
+    gradient = [
+        *(both * scaled**2 - 2 * scaled * (by_squared @ scaled)).sum(axis=(0, 1)),
+        2 * variance * (by_covariance * alike).sum(),
+        2 * noise * (by_covariance[:, diagonal, diagonal] / weights).sum(),
+    ]
+    prior = (parameters - first) / PRIOR**2
+    return float(likelihood.sum() + 0.5 * (prior * (parameters - first)).sum()), np.asarray(gradient) + prior

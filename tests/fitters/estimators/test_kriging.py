@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
+from scipy.optimize import approx_fprime
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
 
-from chunkfit.fitters.estimators.kriging import NEIGHBOURS, fit_kriging
+from chunkfit.fitters.estimators.kriging import NEIGHBOURS, fit_kriging, loss
 from chunkfit.profiler.domains import SYNTHETIC_DOMAIN
 from chunkfit.profiler.law import draw
 
@@ -66,6 +67,15 @@ def test_a_stall_of_thirty_times_moves_nobody_by_a_percent():
     clean, made = fit_kriging(MIXED, values, ones(MIXED)), fit_kriging(MIXED, hit, ones(MIXED))
     assert np.median(np.abs(made.at(others) - clean.at(others))) < 0.001
     assert np.quantile(np.abs(made.at(others) - clean.at(others)), 0.99) < 0.01
+
+
+def test_the_gradient_is_that_of_the_loss():
+    rng = np.random.default_rng(0)
+    inputs, values = rng.uniform(0, 6, (40, 8, 3)), rng.normal(0, 0.1, (40, 8))
+    arguments = inputs, values, rng.integers(1, 5, (40, 8)).astype(float), np.log([1.0, 1, 1, 0.1, 0.02])
+    for at in (np.log([1.0, 3, 0.4, 0.1, 0.02]), np.log([5.0, 0.8, 2, 0.05, 0.1])):
+        numeric = approx_fprime(at, lambda x: loss(x, *arguments)[0], 1e-6)
+        assert loss(at, *arguments)[1] == pytest.approx(numeric, rel=1e-4, abs=1e-3)
 
 
 def test_noise_is_averaged_over_neighbours():
