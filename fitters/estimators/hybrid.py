@@ -100,8 +100,9 @@ def _batches(rows: Rows) -> tuple[Rows, Floats]:
 
 
 def _part(columns: Columns, rows: Rows, counts: Floats) -> Part:
-    weights = _trend(columns(rows.points), rows.latency_ms, counts)
-    left = np.log(rows.latency_ms / (columns(rows.points) @ weights))
+    known = columns(rows.points)
+    weights = _trend(known, rows.latency_ms, counts)
+    left = np.log(rows.latency_ms / (known @ weights))
     return Part(columns, weights, _residual(rows, left, counts), *np.quantile(left, CLIP).tolist())
 
 
