@@ -179,11 +179,15 @@ def test_auto_meets_what_is_asked_of_the_best():
 
 
 @pytest.mark.slow
-def test_chosen_points_are_worth_more_than_drawn_ones():
-    """300 points, two thirds of them chosen in rounds, against 300 drawn beforehand, over ten seeds."""
+def test_chosen_points_are_worth_no_less_than_drawn_ones():
+    """300 points, two thirds of them chosen in rounds, against 300 drawn beforehand.
+
+    Thirty seeds: over ten the ratio of the median errors has a standard error of 2 to 4% (0.94 to 1.05 over four tens
+    of seeds), over forty it was 0.994 +- 0.015. What rounds save is the points of a profile that is good enough early.
+    """
     predictor = TablePredictor(SYNTHETIC_DOMAIN, (129,))
     drawn, chosen = [], []
-    for seed in range(10):
+    for seed in range(30):
         for made, tolerance in ((drawn, None), (chosen, 0.0)):
             profile = synthetic_profile(seed, fit_points=300, tolerance=tolerance, predictor=predictor)
             assert profile.select("fit").columns["point_id"].size == 900
@@ -193,4 +197,4 @@ def test_chosen_points_are_worth_more_than_drawn_ones():
     for measure, room in (("median_error", 1.03), ("p99_error", 1.03), ("bound_ratio", 1.005)):
         means = [float(np.mean([getattr(s, measure) for s in scores])) for scores in (drawn, chosen)]
         assert means[1] <= room * means[0], f"{measure}\n{listed}"
-    assert sum(s.coverage >= 0.99 for s in chosen) >= 8, listed
+    assert sum(s.coverage >= 0.99 for s in chosen) >= 27, listed
