@@ -21,18 +21,25 @@ MOST_POINTS = 6000  # that are left out, drawn at random: each fold of them is o
 class LeftOut:
     """Rows of scenes that had a model; all arrays (rows,).
 
-    fold: number of the fold that held the row out. between: its batch lies between those that were known then.
+    fold: number of the fold that held the row out. doubt: of what was said, relative (estimator.py). between: its
+    batch lies between those that were known then.
     """
 
     rows: Rows
     fold: NDArray[np.int64]
     expected_ms: Millis
     tail_ms: Millis
+    doubt: NDArray[np.float64]
     between: Mask
 
     def where(self, mask: Mask) -> LeftOut:
         return LeftOut(
-            self.rows.where(mask), self.fold[mask], self.expected_ms[mask], self.tail_ms[mask], self.between[mask]
+            self.rows.where(mask),
+            self.fold[mask],
+            self.expected_ms[mask],
+            self.tail_ms[mask],
+            self.doubt[mask],
+            self.between[mask],
         )
 
 
@@ -40,23 +47,24 @@ def left_out(estimator: Estimator, rows: Rows, ladders: Mapping[Scene, Ladder]) 
     """Of MOST_POINTS points of `rows` at most. Raises what the estimator raises."""
     rows = at_most(rows, MOST_POINTS)
     fold, inside = np.full(len(rows), -1), np.zeros(len(rows), dtype=np.bool_)
-    median, tail = np.full(len(rows), np.nan), np.full(len(rows), np.nan)
+    median, tail, doubt = (np.full(len(rows), np.nan) for _ in range(3))
     for number, held in enumerate(point_folds(rows)):
         known = rows.where(~held)
         models = estimator(known, {scene: ladders[scene] for scene in known.scenes()})
-        median[held], tail[held] = predicted(models, rows.points[held])
+        median[held], tail[held], doubt[held] = predicted(models, rows.points[held])
         inside |= held & between(known, rows.points)
         fold[held] = number
-    return LeftOut(rows, fold, median, tail, inside).where(np.isfinite(median))
+    return LeftOut(rows, fold, median, tail, doubt, inside).where(np.isfinite(median))
 
 
-def predicted(models: Mapping[Scene, SceneModel], points: Points) -> tuple[Millis, Millis]:
-    """Median and tail of each point, (points,); NaN in scenes without a model."""
-    median, tail = np.full(len(points), np.nan), np.full(len(points), np.nan)
+def predicted(models: Mapping[Scene, SceneModel], points: Points) -> tuple[Millis, Millis, NDArray[np.float64]]:
+    """Median, tail and relative doubt of each point, (points,); NaN in scenes without a model."""
+    median, tail, doubt = (np.full(len(points), np.nan) for _ in range(3))
     names = scene_of(points)
     for scene, model in models.items():
         here = names == scene.value
         if here.any():
             median[here] = model.expected.total_ms(points[here])
             tail[here] = model.tail_ms(points[here])
-    return median, tail
+            doubt[here] = model.doubt(points[here])
+    return median, tail, doubt

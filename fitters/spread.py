@@ -2,7 +2,8 @@
 
 The errors are those of left-out points: whoever interpolates has none at the points that it knows. Read is a high
 quantile of the neighbours in log2(1 + x), since a margin is about the large ones, with PRIOR further neighbours of the
-quantile over all.
+quantile over all. Errors are counted in units of KNOWN plus the estimator's own doubt (estimator.py): left-out points
+have neighbours on every side, and what a gap between measured values costs only the estimator can tell.
 """
 
 from __future__ import annotations
@@ -20,28 +21,30 @@ from .neighbours import without_self
 QUANTILE = 0.9
 NEIGHBOURS, PRIOR = 100, 20
 SMALLEST = 1e-3  # of the time: measured times agree no better
+KNOWN = 0.1  # doubt that is added to an estimator's own: it counts where it is of the size of an error, and not below
 
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """sizes: (points,), mean |T / E - 1| over the rows of each left-out point.
+    """sizes: (points,), mean |T / E - 1| over the rows of each left-out point, over units: (points,).
 
     usual: the multiplier of about 0.99 coverage, 1 at least; calibration finds the one that is promised.
     """
 
     tree: cKDTree
     sizes: Floats
+    units: Floats
     usual: float
 
-    def at(self, points: Points) -> Floats:
-        """Relative spread at each point, (points,)."""
-        return self._read(self._nearest(np.log2(1.0 + points), NEIGHBOURS))
+    def at(self, points: Points, doubt: Floats) -> Floats:
+        """Relative spread at each point, (points,). doubt: the estimator's, of each."""
+        return (KNOWN + doubt) * self._read(self._nearest(np.log2(1.0 + points), NEIGHBOURS))
 
     def without_own(self) -> Floats:
         """Relative spread at each left-out point, from the others' errors alone."""
-        return self._read(without_self(self._nearest(self.tree.data, NEIGHBOURS + 1)))
+        return self.units * self._read(without_self(self._nearest(self.tree.data, NEIGHBOURS + 1)))
 
     def _nearest(self, asked: Floats, count: int) -> NDArray[np.int64]:
         count = min(count, len(self.sizes))
@@ -57,8 +60,8 @@ def fit_spread(left: LeftOut) -> tuple[Spread, Floats]:
     """The spread, and what it says of each row of `left` without that row's point."""
     _, first, inverse = np.unique(left.rows.point_id, return_index=True, return_inverse=True)
     errors = np.abs(left.rows.latency_ms / left.expected_ms - 1.0)
-    sizes = np.bincount(inverse, weights=errors) / np.bincount(inverse)
-    spread = Spread(cKDTree(np.log2(1.0 + left.rows.points[first])), np.maximum(sizes, SMALLEST), 1.0)
+    sizes, units = np.bincount(inverse, weights=errors) / np.bincount(inverse), KNOWN + left.doubt[first]
+    spread = Spread(cKDTree(np.log2(1.0 + left.rows.points[first])), np.maximum(sizes, SMALLEST) / units, units, 1.0)
     own = spread.without_own()[inverse]
     usual = float(np.quantile((left.rows.latency_ms / left.expected_ms - 1.0) / own, 0.99))
     return replace(spread, usual=max(usual, 1.0)), own

@@ -58,7 +58,9 @@ def scene_surfaces(
     closed_base = close_expected(nodes.base, nodes.base_measured, offset)
     if isinstance(scale, Spread):
         node_ladder = np.interp(points[:, 0] + points[:, 2], totals, closed_ladder).reshape(shape)
-        scales = spread_parts(scale.at(points).reshape(shape), closed_ladder, node_ladder, closed_base)
+        scales = spread_parts(
+            scale.at(points, model.doubt(points)).reshape(shape), closed_ladder, node_ladder, closed_base
+        )
         scales = scales[0], _ordered(scales, closed_ladder, closed_base, nodes.base_measured, scale.usual)
     else:
         tail_ladder, tail_base = _tail(model, ladder_ms, base_ms, totals, points)

@@ -37,6 +37,15 @@ class SplitCurve(Curve, Protocol):
         ...
 
 
+@runtime_checkable
+class DoubtfulCurve(Curve, Protocol):
+    """A curve that can tell where the data leaves more than one answer."""
+
+    def doubt(self, points: Points) -> NDArray[np.float64]:
+        """How far other answers that the data allows lie from this one, relative to the time, shape (points,)."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Lift:
     """A tail that is an affine function of the median: constant_ms >= 0, factor >= 0."""
@@ -58,6 +67,12 @@ class SceneModel:
         if isinstance(self.tail, Lift):
             return self.tail.constant_ms + self.tail.factor * self.expected.total_ms(points)
         return self.tail.total_ms(points)
+
+    def doubt(self, points: Points) -> NDArray[np.float64]:
+        """Relative doubt about the median of each point, (points,); 0 where the curve knows of none."""
+        if isinstance(self.expected, DoubtfulCurve):
+            return self.expected.doubt(points)
+        return np.zeros(len(points))
 
 
 class Estimator(Protocol):

@@ -68,12 +68,21 @@ class HybridCurve:
     high: NDArray[np.int64]
 
     def total_ms(self, points: Points) -> Millis:
+        many, apart = self._answers(points)
+        return np.asarray(np.exp(many + apart / 2))
+
+    def doubt(self, points: Points) -> Floats:
+        """How far each part's answer lies from their mean."""
+        return np.asarray(np.abs(self._answers(points)[1]) / 2)
+
+    def _answers(self, points: Points) -> tuple[Floats, Floats]:
+        """Log time of `many`, and how far that of `few` lies from it at the nearest point inside the box."""
         inside = np.clip(points, self.low, self.high)
         past = (inside != points).any(axis=1)
         many = self.many.log_ms(points)
         at_the_edge = many.copy()
         at_the_edge[past] = self.many.log_ms(inside[past])
-        return np.asarray(np.exp(many + (self.few.log_ms(inside) - at_the_edge) / 2))
+        return many, self.few.log_ms(inside) - at_the_edge
 
 
 def hybrid(rows: Rows, ladders: Mapping[Scene, Ladder]) -> dict[Scene, SceneModel]:

@@ -42,14 +42,19 @@ def truth(rows, ladders):
     return {scene: SceneModel(Line(), Lift(0.0, 1.05), {}) for scene in ladders}
 
 
-def as_left_out(rows: Rows) -> LeftOut:
+def no_doubt(points):
+    return np.zeros(len(points))
+
+
+def as_left_out(rows: Rows, doubt=no_doubt) -> LeftOut:
     expected = Line().total_ms(rows.points)
-    return LeftOut(rows, np.zeros(len(rows), dtype=np.int64), expected, expected, np.ones(len(rows), dtype=np.bool_))
+    none, all_ = np.zeros(len(rows), dtype=np.int64), np.ones(len(rows), dtype=np.bool_)
+    return LeftOut(rows, none, expected, expected, doubt(rows.points), all_)
 
 
 def test_it_is_large_where_errors_are_and_has_their_size():
     spread, _ = fit_spread(as_left_out(decodes(4000)))
-    calm, rough = spread.at(np.asarray([[4, 64, 0, 0], [160, 64, 0, 0]]))
+    calm, rough = spread.at(np.asarray([[4, 64, 0, 0], [160, 64, 0, 0]]), np.zeros(2))
     assert calm < 0.06
     assert rough == pytest.approx(0.2 * 1.645, rel=0.35)  # the 0.9 quantile of |normal|
 
@@ -63,6 +68,23 @@ def test_a_points_own_error_has_no_part_in_what_it_is_scored_by():
     assert (after >= before - 1e-12)[np.arange(500) != 17].all()
 
 
+def test_doubt_of_the_estimator_widens_it_where_it_errs_by_it():
+    """Noise is 2% everywhere; from 64 decodes on the estimator doubts its answers and errs by 20%."""
+    rows = decodes(2000, noise_from=1000)
+    off = rows.points[:, 0] >= 64
+
+    def doubting(points):
+        return np.where(points[:, 0] >= 64, 0.2, 0.0)
+
+    rows.latency_ms[off] *= 1.2
+    left = as_left_out(rows, doubting)
+    spread, own = fit_spread(left)
+    # In the middle of what it knows, a gap that it doubts: no left-out point says so.
+    known, gap = spread.at(np.asarray([[8, 64, 0, 0], [8, 64, 0, 0]]), np.asarray([0.0, 0.2]))
+    assert gap == pytest.approx(3 * known)
+    assert own[off].min() > 3 * np.median(own[~off])
+
+
 def test_repeats_are_one_point_and_exact_times_have_the_smallest():
     rows = decodes(200)
     twice = Rows(*(np.concatenate([a, a]) for a in (rows.points, rows.latency_ms, rows.point_id, rows.flagged)))
@@ -70,7 +92,7 @@ def test_repeats_are_one_point_and_exact_times_have_the_smallest():
     np.testing.assert_allclose(both.sizes, once.sizes)
     np.testing.assert_allclose(own_twice, np.concatenate([own, own]))
     exact = Rows(rows.points, Line().total_ms(rows.points), rows.point_id, rows.flagged)
-    assert fit_spread(as_left_out(exact))[0].at(rows.points) == pytest.approx(SMALLEST)
+    assert fit_spread(as_left_out(exact))[0].at(rows.points, np.zeros(200)) == pytest.approx(SMALLEST)
 
 
 def test_each_row_is_left_out_once_and_outermost_batches_are_told():

@@ -55,6 +55,7 @@ def test_in_a_gap_the_mean_errs_less_than_either_on_average():
     )
     assert error < 0.95 * (many + few) / 2
     known = points[~gap]
+    assert both.doubt(points[gap]).mean() > 3 * both.doubt(known).mean()
     assert np.abs(both.many.total_ms(known) / both.few.total_ms(known) - 1).mean() < 0.5 * error
 
 
