@@ -128,7 +128,9 @@ def corrected(
 
 def _choose_strength(design: Matrix, residual: NDArray[np.float64], smooth: Matrix) -> float:
     """The penalty with the smallest mean absolute held-out residual, each counted up to four medians; folds are
-    over points."""
+    over points. Fewer points than folds choose nothing: the smoothest."""
+    if len(residual) < FOLDS:
+        return STRENGTHS[-1]
     if len(residual) > CHOOSING:
         some = np.sort(np.random.default_rng(0).choice(len(residual), CHOOSING, replace=False))
         design, residual = design[some], residual[some]

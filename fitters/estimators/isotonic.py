@@ -1,7 +1,7 @@
 """`isotonic`: no formula at all. Medians on a grid, made non-decreasing, read linearly between.
 
 Each scene's points go to the nearest value of every axis: its measured values where they are a grid, log-spaced
-ones where they are a scatter. Cells hold the median of the logarithm, weighted by its points, and are projected onto
+ones where they are a scatter. Cells hold the median, weighted by its points, and are projected onto
 the non-decreasing arrays (monotone_projection.py); cells without points only follow. Past its outermost values it is
 constant.
 """
@@ -9,7 +9,7 @@ constant.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,12 +60,10 @@ def _curve(medians: Rows, scene: Scene) -> GridCurve:
     shape = axes.shape(scene)
     cell = [_nearest(np.asarray(axes.knots(name)), medians.points[:, POINT_COLUMN[name]]) for name in SCENE_AXES[scene]]
     flat = np.ravel_multi_index(tuple(cell), shape)
-    order = np.argsort(flat, kind="stable")
-    filled, starts = np.unique(flat[order], return_index=True)
-    groups = np.split(np.log(medians.latency_ms)[order], starts[1:])
+    cells = point_medians(replace(medians, point_id=flat.astype(np.int64)))
     log_ms, weight = np.zeros(int(np.prod(shape))), np.full(int(np.prod(shape)), EMPTY)
-    log_ms[filled] = [np.median(group) for group in groups]
-    weight[filled] = [len(group) for group in groups]
+    log_ms[cells.point_id] = np.log(cells.latency_ms)
+    weight[cells.point_id] = np.bincount(flat)[cells.point_id]
     measured = (weight > EMPTY).reshape(shape)
     wanted = with_room(log_ms.reshape(shape), measured)
     trusted = weight.reshape(shape)

@@ -76,6 +76,18 @@ def test_nodes_far_from_data_keep_the_model():
     assert np.abs(result.base[:, :, 2, :]).max() <= near + 1e-9
 
 
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_a_scene_of_hardly_any_points_is_corrected_without_a_warning(count):
+    """A log may hold one prefill alone: a fold without it had nothing to learn from."""
+    points = random_points(np.random.default_rng(4), count)
+    ladder, nodes = Ladder((2, 32, 272)), node_points(AXES, Scene.MIXED)
+    rows = Rows(points, np.full(count, 12.0), np.arange(count), np.zeros(count, dtype=bool))
+    model = np.full(3, 10.0), np.zeros(len(nodes)), np.full(len(nodes), 10.0)
+    made = corrected(AXES, Scene.MIXED, ladder, *model, rows, ())
+    # Towards 20% more, and no further: a few points are not trusted far.
+    assert 10.0 < made.ladder.max() < 12.0
+
+
 def test_stalls_do_not_pull_the_nodes():
     _, ratio = fitted((16, 2048, 256, 512), lambda p: np.ones(len(p)))
     assert np.abs(ratio - 1).max() < 0.03
