@@ -11,7 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 ROUNDS = 60
-TOLERANCE = 1e-4  # of a logarithm, 0.01%: the last of 60 rounds move a node in a hundred by as much
+# Largest change in a round. Ten times less takes twice as long and moves a node of the attention grid by 0.001% on
+# average, by 0.09% at most.
+TOLERANCE = 1e-4
 
 Floats = NDArray[np.float64]
 

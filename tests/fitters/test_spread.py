@@ -95,6 +95,11 @@ def test_repeats_are_one_point_and_exact_times_have_the_smallest():
     assert fit_spread(as_left_out(exact))[0].at(rows.points, np.zeros(200)) == pytest.approx(SMALLEST)
 
 
+def test_a_point_alone_has_its_own_error():
+    spread, own = fit_spread(as_left_out(decodes(1)))
+    assert own == pytest.approx(0.1 * spread.sizes)
+
+
 def test_each_row_is_left_out_once_and_outermost_batches_are_told():
     rows = decodes(100)
     seen = []
