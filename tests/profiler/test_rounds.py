@@ -1,11 +1,8 @@
-"""Rounds in a session and in a sweep: on disk before they are measured, resumed exactly, inside the budget."""
+"""Rounds in a session: on disk before they are measured, resumed exactly, inside the time."""
 
 import hashlib
 import json
 import os
-import signal
-import subprocess
-import sys
 import time
 
 import numpy as np
@@ -20,13 +17,12 @@ from chunkfit.profiler.domains import SYNTHETIC_DOMAIN
 from chunkfit.profiler.journal import Chosen, MeasuredLine, read_journal
 from chunkfit.profiler.journal_writer import open_journal
 from chunkfit.profiler.plan import SweepPlan, draw_plan
-from chunkfit.profiler.profile import Profile, concat
-from chunkfit.profiler.request import ProfileRequest
+from chunkfit.profiler.profile import concat
 from chunkfit.profiler.rounds import CHOICE_S
 from chunkfit.profiler.schedule import side_by_side
 from chunkfit.profiler.session import run_session
-from chunkfit.profiler.sweep import journalled_plan, profile, profile_of_journal
-from chunkfit.tables.errors import ProfileFormatError, UsageError
+from chunkfit.profiler.sweep import profile_of_journal
+from chunkfit.tables.errors import ProfileFormatError
 
 from .test_session import FakeDevice
 
@@ -44,14 +40,6 @@ PLAN = draw_plan(
     tolerance=0.0,
 )
 START = len(PLAN.fit)
-# Runs a request file in a process that can be killed, with a predictor that is off by more the more decodes.
-RUNNER = (
-    "import sys; from pathlib import Path\n"
-    "from chunkfit.profiler.devices.truth import base_ms\n"
-    "from chunkfit.profiler.request import ProfileRequest; from chunkfit.profiler.sweep import profile\n"
-    "def off(points, latency_ms, queries): return base_ms(queries) * (1 + 0.01 * queries[:, 0])\n"
-    "profile(ProfileRequest.model_validate_json(Path(sys.argv[1]).read_bytes()), resume=True, predictor=off)\n"
-)
 
 
 def off(points, latency_ms, queries):
@@ -243,71 +231,6 @@ def test_the_held_out_sessions_do_not_depend_on_rounds():
     small = draw_plan(SYNTHETIC_DOMAIN, (), 3, fit_points=50, calibrate_points=9, test_points=9, tolerance=0.01)
     assert small.rounds is None, "too few to choose by"
     assert small.planned("fit") == len(small.fit)
-
-
-@pytest.fixture
-def request_(tmp_path):
-    return ProfileRequest(device="synthetic", model="tiny", plan=PLAN, out=tmp_path / "p.parquet")
-
-
-def test_a_plan_with_rounds_needs_a_predictor(request_):
-    with pytest.raises(UsageError, match="there is no predictor"):
-        profile(request_)
-    assert not request_.journal.exists()
-
-
-def test_a_sweep_killed_in_a_round_goes_on_in_it(request_, tmp_path):
-    slow = request_.model_copy(update={"synthetic_pause_ms": 15.0})
-    file = tmp_path / "request.json"
-    file.write_text(slow.model_dump_json())
-    process = subprocess.Popen(
-        [sys.executable, "-c", RUNNER, str(file)], start_new_session=True, stderr=subprocess.PIPE
-    )
-    until = time.monotonic() + 60
-    while not slow.journal.exists() or len(read_journal(slow.journal).done("fit")) < START + 4:
-        assert process.poll() is None, process.stderr.read()
-        assert time.monotonic() < until
-        time.sleep(0.02)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.communicate(timeout=20)
-    before = read_journal(slow.journal)
-    assert START + 4 <= len(before.done("fit")) < START + 20
-    assert journalled_plan(slow.out) == PLAN
-    events = []
-    profile(request_, resume=True, predictor=off, on_event=events.append)
-    assert events[0].kind == "cost"
-    rounds = [event.message.split(": ")[-1] for event in events if event.kind == "round"]
-    assert rounds == ["10 more", "all points are spent"], "the first round is not chosen again"
-    resumed = Profile.load(request_.out)
-    assert [one.chosen for one in resumed.meta.rounds] == [20, 10, 0]
-    columns = resumed.select("fit").columns
-    assert len(columns["point_id"]) == 3 * 90
-    assert len(np.unique(np.column_stack([columns["point_id"], columns["repeat"]]), axis=0)) == 3 * 90
-    kept = {latency for line in before.lines if isinstance(line, MeasuredLine) for latency, _ in line.repeats}
-    assert kept <= set(resumed.columns["latency_ms"].tolist())
-    first = {point.point_id: point.point for point in before.choices()[0].points}
-    for point_id, point in zip(columns["point_id"].tolist(), resumed.select("fit").points().tolist(), strict=True):
-        assert tuple(point) == first.get(point_id, tuple(point))
-
-
-def test_the_sessions_together_keep_the_budget_with_rounds(request_):
-    plan = draw_plan(
-        SYNTHETIC_DOMAIN,
-        (129,),
-        5,
-        fit_points=700,
-        calibrate_points=60,
-        test_points=60,
-        anchors=6,
-        pairs=2,
-        warmups=0,
-        warmup_ms=0.0,
-        tolerance=0.0,
-    )
-    asked = request_.model_copy(update={"plan": plan, "synthetic_pause_ms": 5.0, "budget_s": 8.0})
-    result = profile(asked, predictor=off)
-    assert sum(meta.seconds for meta in result.meta.sessions.values()) < 8.0
-    assert 0 < result.meta.sessions["fit"].points < plan.planned("fit")
 
 
 def test_a_session_is_complete_at_its_tolerance(path):
