@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -51,20 +51,23 @@ def left_out(estimator: Estimator, rows: Rows, ladders: Mapping[Scene, Ladder]) 
     for number, held in enumerate(point_folds(rows)):
         known = rows.where(~held)
         models = estimator(known, {scene: ladders[scene] for scene in known.scenes()})
-        median[held], tail[held], doubt[held] = predicted(models, rows.points[held])
+        asked = rows.points[held]
+        median[held] = answers(models, asked, SceneModel.expected_ms)
+        tail[held] = answers(models, asked, SceneModel.tail_ms)
+        doubt[held] = answers(models, asked, SceneModel.doubt)
         inside |= held & between(known, rows.points)
         fold[held] = number
     return LeftOut(rows, fold, median, tail, doubt, inside).where(np.isfinite(median))
 
 
-def predicted(models: Mapping[Scene, SceneModel], points: Points) -> tuple[Millis, Millis, NDArray[np.float64]]:
-    """Median, tail and relative doubt of each point, (points,); NaN in scenes without a model."""
-    median, tail, doubt = (np.full(len(points), np.nan) for _ in range(3))
+def answers(
+    models: Mapping[Scene, SceneModel], points: Points, ask: Callable[[SceneModel, Points], NDArray[np.float64]]
+) -> NDArray[np.float64]:
+    """What `ask` gives of each point's model, (points,); NaN in scenes without a model."""
+    given = np.full(len(points), np.nan)
     names = scene_of(points)
     for scene, model in models.items():
         here = names == scene.value
         if here.any():
-            median[here] = model.expected.total_ms(points[here])
-            tail[here] = model.tail_ms(points[here])
-            doubt[here] = model.doubt(points[here])
-    return median, tail, doubt
+            given[here] = ask(model, points[here])
+    return given

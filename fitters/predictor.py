@@ -47,7 +47,7 @@ class TablePredictor:
             here = names == scene.value
             own = rows.scene(scene)
             if len(own) < MIN_SCENE_POINTS:
-                expected[here] = models[scene].expected.total_ms(queries[here])
+                expected[here] = models[scene].expected_ms(queries[here])
                 continue
             surfaces = scene_surfaces(
                 axes, scene, ladder, models[scene], own, "proportional", self.step_totals, strength=STRENGTH

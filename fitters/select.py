@@ -18,9 +18,9 @@ import numpy as np
 from ..tables.batch import Scene
 from ..tables.errors import ChunkfitError, FitError
 from ..tables.grid import Ladder, scene_of
-from .estimators.estimator import Estimator, Millis
+from .estimators.estimator import Estimator, Millis, SceneModel
 from .folds import session_folds, value_folds
-from .left_out import MOST_POINTS, LeftOut, left_out, predicted
+from .left_out import MOST_POINTS, LeftOut, answers, left_out
 from .metrics import pinball
 from .rows import Rows, at_most, point_medians
 from .scale import SCALES, left_out_scale
@@ -104,7 +104,7 @@ def scored(name: str, estimator: Estimator, rows: Rows, ladders: Mapping[Scene, 
             models = estimator(learn, {s: ladders[s] for s in learn.scenes() if s in ladders})
             asked = asked.where(np.isin(scene_of(asked.points), [scene.value for scene in models]))
             if len(asked):
-                losses.append(_expected_loss(asked, predicted(models, asked.points)[0]))
+                losses.append(_expected_loss(asked, answers(models, asked.points, SceneModel.expected_ms)))
         if losses:
             expected[folds] = 100 * float(np.mean(losses))
     return Candidate(name, expected, _bound_losses(left), left=left)

@@ -29,23 +29,22 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """sizes: (points,), mean |T / E - 1| over the rows of each left-out point, over units: (points,).
+    """sizes: (points,), mean |T / E - 1| over the rows of each left-out point over KNOWN + its doubt.
 
     usual: the multiplier of about 0.99 coverage, 1 at least; calibration finds the one that is promised.
     """
 
     tree: cKDTree
     sizes: Floats
-    units: Floats
     usual: float
 
     def at(self, points: Points, doubt: Floats) -> Floats:
         """Relative spread at each point, (points,). doubt: the estimator's, of each."""
         return (KNOWN + doubt) * self._read(self._nearest(np.log2(1.0 + points), NEIGHBOURS))
 
-    def without_own(self) -> Floats:
+    def without_own(self, doubt: Floats) -> Floats:
         """Relative spread at each left-out point, from the others' errors alone."""
-        return self.units * self._read(without_self(self._nearest(self.tree.data, NEIGHBOURS + 1)))
+        return (KNOWN + doubt) * self._read(without_self(self._nearest(self.tree.data, NEIGHBOURS + 1)))
 
     def _nearest(self, asked: Floats, count: int) -> NDArray[np.int64]:
         count = min(count, len(self.sizes))
@@ -64,8 +63,9 @@ def fit_spread(left: LeftOut) -> tuple[Spread, Floats]:
     """The spread, and what it says of each row of `left` without that row's point."""
     _, first, inverse = np.unique(left.rows.point_id, return_index=True, return_inverse=True)
     errors = np.abs(left.rows.latency_ms / left.expected_ms - 1.0)
-    sizes, units = np.bincount(inverse, weights=errors) / np.bincount(inverse), KNOWN + left.doubt[first]
-    spread = Spread(cKDTree(np.log2(1.0 + left.rows.points[first])), np.maximum(sizes, SMALLEST) / units, units, 1.0)
-    own = spread.without_own()[inverse]
+    sizes, doubt = np.bincount(inverse, weights=errors) / np.bincount(inverse), left.doubt[first]
+    counted = np.maximum(sizes, SMALLEST) / (KNOWN + doubt)
+    spread = Spread(cKDTree(np.log2(1.0 + left.rows.points[first])), counted, 1.0)
+    own = spread.without_own(doubt)[inverse]
     usual = float(np.quantile((left.rows.latency_ms / left.expected_ms - 1.0) / own, 0.99))
     return replace(spread, usual=max(usual, 1.0)), own

@@ -62,10 +62,14 @@ class SceneModel:
     tail: SplitCurve | Lift
     coefficients: Mapping[str, float]
 
+    def expected_ms(self, points: Points) -> Millis:
+        """The median's time of each point, shape (points,)."""
+        return self.expected.total_ms(points)
+
     def tail_ms(self, points: Points) -> Millis:
         """The tail's time of each point, shape (points,)."""
         if isinstance(self.tail, Lift):
-            return self.tail.constant_ms + self.tail.factor * self.expected.total_ms(points)
+            return self.tail.constant_ms + self.tail.factor * self.expected_ms(points)
         return self.tail.total_ms(points)
 
     def doubt(self, points: Points) -> NDArray[np.float64]:

@@ -26,19 +26,24 @@ from chunkfit.tables.errors import ProfileFormatError
 
 from .test_session import FakeDevice
 
-PLAN = draw_plan(
-    SYNTHETIC_DOMAIN,
-    (129,),
-    3,
-    fit_points=90,
-    calibrate_points=30,
-    test_points=30,
-    anchors=6,
-    pairs=2,
-    warmups=0,
-    warmup_ms=0.0,
-    tolerance=0.0,
-)
+
+def plan_in_rounds(seed, fit_points, held_points):
+    return draw_plan(
+        SYNTHETIC_DOMAIN,
+        (129,),
+        seed,
+        fit_points=fit_points,
+        calibrate_points=held_points,
+        test_points=held_points,
+        anchors=6,
+        pairs=2,
+        warmups=0,
+        warmup_ms=0.0,
+        tolerance=0.0,
+    )
+
+
+PLAN = plan_in_rounds(3, fit_points=90, held_points=30)
 START = len(PLAN.fit)
 
 

@@ -9,15 +9,13 @@ import time
 import numpy as np
 import pytest
 
-from chunkfit.profiler.domains import SYNTHETIC_DOMAIN
 from chunkfit.profiler.journal import MeasuredLine, read_journal
-from chunkfit.profiler.plan import draw_plan
 from chunkfit.profiler.profile import Profile
 from chunkfit.profiler.request import ProfileRequest
 from chunkfit.profiler.sweep import journalled_plan, profile
 from chunkfit.tables.errors import UsageError
 
-from .test_rounds import PLAN, START, off
+from .test_rounds import PLAN, START, off, plan_in_rounds
 
 # Runs a request file in a process that can be killed, with a predictor that is off by more the more decodes.
 RUNNER = (
@@ -75,19 +73,7 @@ def test_a_sweep_killed_in_a_round_goes_on_in_it(request_, tmp_path):
 
 
 def test_the_sessions_together_keep_the_budget_with_rounds(request_):
-    plan = draw_plan(
-        SYNTHETIC_DOMAIN,
-        (129,),
-        5,
-        fit_points=700,
-        calibrate_points=60,
-        test_points=60,
-        anchors=6,
-        pairs=2,
-        warmups=0,
-        warmup_ms=0.0,
-        tolerance=0.0,
-    )
+    plan = plan_in_rounds(5, fit_points=700, held_points=60)
     asked = request_.model_copy(update={"plan": plan, "synthetic_pause_ms": 5.0, "budget_s": 8.0})
     result = profile(asked, predictor=off)
     assert sum(meta.seconds for meta in result.meta.sessions.values()) < 8.0
