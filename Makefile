@@ -56,7 +56,7 @@ types: $(STAMP)
 	mkdir -p $(VENV)/types
 	ln -sfn "$(CURDIR)" $(VENV)/types/chunkfit
 	cd $(VENV)/types && ../bin/mypy --config-file chunkfit/pyproject.toml \
-		$(addprefix chunkfit/,__init__.py tables engine profiler fitters scheduler integrations cli)
+		$(addprefix chunkfit/,__init__.py files tables planning engine profiler fitters scheduler integrations cli)
 
 format: $(STAMP)
 	$(BIN)/ruff check --fix .

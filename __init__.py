@@ -14,8 +14,8 @@ from __future__ import annotations
 from os import PathLike
 from typing import TYPE_CHECKING
 
+from .files.lazy import lazy_names
 from .tables import HOMES
-from .tables.lazy import lazy_names
 
 if TYPE_CHECKING:
     from .fitters.fit import fit as fit

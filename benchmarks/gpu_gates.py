@@ -14,12 +14,12 @@ from pathlib import Path
 
 import numpy as np
 
+from chunkfit.files.errors import ChunkfitError
 from chunkfit.profiler.domains import default_warmup
 from chunkfit.profiler.microbench import results
 from chunkfit.profiler.profile import Profile
 from chunkfit.scheduler.live.study import LiveStudyV1
 from chunkfit.tables import CostTable
-from chunkfit.tables.errors import ChunkfitError
 
 MANY_KV_TOKENS = 64 * 1024
 LEAST_CHUNK = 2048

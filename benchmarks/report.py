@@ -23,7 +23,7 @@ from rich.table import Table
 
 from chunkfit.engine.facts import cpu_name
 from chunkfit.engine.provenance import checkout_commit, installed_version
-from chunkfit.tables.writing import write_atomically
+from chunkfit.files.writing import write_atomically
 
 SCHEMA_VERSION = 1
 RESULTS = Path(__file__).parent / "results"

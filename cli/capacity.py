@@ -74,10 +74,10 @@ def capacity(
 
     Example: chunkfit capacity --policy sloweave,fixed-256,fixed-1024 --workload mixed --tpot 10ms,25ms --good 99%
     """
+    from ..files.units import milliseconds, percentage
     from ..scheduler.capacity import capacity as search
     from ..scheduler.cost.sources import believed, true
     from ..scheduler.study.cell import Setting, cell
-    from ..tables.units import milliseconds, percentage
     from .studying import JOURNAL, facts, facts_line, open_study, progress, save_summary, texts, variants
 
     kept = Kept(jobs, ray, out, resume, overwrite, plot=False)
@@ -125,8 +125,8 @@ def _shares(study: Study, cell_of: Callable[[float, int], Cell], seeds: int) -> 
 
 def _range(first: Cell, low: str | None, high: str | None) -> tuple[float, float]:
     """Raises UsageError for a rate that cannot be read, and where the workload has none to begin with."""
+    from ..files.errors import UsageError
     from ..scheduler.workloads.spec import options_of
-    from ..tables.errors import UsageError
 
     def rate(text: str, option: str) -> float:
         try:

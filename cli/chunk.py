@@ -27,8 +27,8 @@ def chunk(
 
     Example: chunkfit chunk table.json --decodes 40 --context 1000 --budget 25ms
     """
+    from ..files.units import milliseconds
     from ..tables import Batch, CostTable
-    from ..tables.units import milliseconds
     from .guard import escape
     from .render import grid
 
@@ -78,7 +78,7 @@ def chunk(
 
 def _contexts(decodes: int, context: int, longest: int | None) -> list[int]:
     """Contexts of that mean and longest, the others equal but for one token. Raises UsageError."""
-    from ..tables.errors import UsageError
+    from ..files.errors import UsageError
 
     if longest is None or decodes < 1:
         return [context] * decodes

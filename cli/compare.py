@@ -31,8 +31,8 @@ def compare(
 
     Example: chunkfit compare table.json tonight.parquet --tolerance 5%
     """
+    from ..files.units import percentage
     from ..fitters.compare import compare as compare_sides
-    from ..tables.units import percentage
     from .guard import escape
     from .render import grid
 
@@ -54,7 +54,7 @@ def compare(
 
 def _load(path: Path) -> Side:
     """A Parquet file says so in its first bytes; anything else is read as a table."""
-    from ..tables.errors import UsageError
+    from ..files.errors import UsageError
 
     try:
         with path.open("rb") as file:

@@ -13,10 +13,10 @@ from .output import JsonFlag, emit
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from ..files.record import LeftOut, Record
     from ..profiler.importers.mapping import Expression
     from ..scheduler.diagnose import Symptom
     from ..scheduler.run_report import RunReport
-    from ..tables.record import LeftOut, Record
 
 MapText = Annotated[
     str,
@@ -50,12 +50,12 @@ def diagnose(
 
     Example: chunkfit diagnose study/run --tpot 25ms
     """
+    from ..files.errors import UsageError
+    from ..files.record import LeftOut
     from ..profiler.importers.mapping import pairs
     from ..scheduler.diagnose import diagnose as judge
     from ..scheduler.diagnose import of_log
     from ..scheduler.run_files import iterations_of, requests_of
-    from ..tables.errors import UsageError
-    from ..tables.record import LeftOut
     from .guard import escape
 
     left_out = LeftOut()
@@ -89,9 +89,9 @@ def diagnose(
 
 def _files(run: Path, requests: Path | None) -> tuple[Path, Path, RunReport | None]:
     """(iterations, requests, report). Raises UsageError where it is not clear which."""
+    from ..files.errors import UsageError
     from ..scheduler.run_files import ITERATIONS, REPORT, REQUESTS
     from ..scheduler.run_report import load
-    from ..tables.errors import UsageError
 
     folder = run if run.is_dir() else run.parent if run.name == REPORT else None
     if folder is None:
@@ -109,9 +109,9 @@ def _files(run: Path, requests: Path | None) -> tuple[Path, Path, RunReport | No
 
 def _columns(mapping: str) -> dict[str, Expression]:
     """What --map says. Raises UsageError for what no log has."""
+    from ..files.errors import UsageError
     from ..profiler.importers.mapping import pairs, parse
     from ..scheduler.run_files import ITERATION_COLUMNS, REQUEST_COLUMNS
-    from ..tables.errors import UsageError
 
     known = (*ITERATION_COLUMNS, *REQUEST_COLUMNS, "cached_tokens", "tpot_ms", "p99_gap_ms")
     columns = {name: parse(name, text) for name, text in pairs(mapping, "--map").items()}
@@ -125,9 +125,9 @@ def _records(
     path: Path, columns: dict[str, Expression], where: dict[str, str], used: set[str], left_out: LeftOut
 ) -> Iterator[Record]:
     """Rows that are asked for, with the mapped columns that they have in place; `used` gets their names."""
+    from ..files.record import Record
+    from ..files.record_files import records_of
     from ..profiler.importers.mapping import selected
-    from ..tables.record import Record
-    from ..tables.record_files import records_of
 
     for record in records_of(str(path), left_out):
         if not selected(record, where):
@@ -145,8 +145,8 @@ def _target_ms(tpot: str | None, tpots_ms: Any, where: Path) -> float:
     """Raises UsageError where neither the option nor the requests say it."""
     import numpy as np
 
-    from ..tables.errors import UsageError
-    from ..tables.units import milliseconds
+    from ..files.errors import UsageError
+    from ..files.units import milliseconds
 
     if tpot is not None:
         return milliseconds(tpot, "--tpot")

@@ -19,11 +19,11 @@ def export(
 
     Example: chunkfit export table.json table.csv
     """
+    from ..files.errors import UsageError
+    from ..files.writing import write_atomically
     from ..tables import CostTable
     from ..tables.csv_export import write_csv
-    from ..tables.errors import UsageError
     from ..tables.schema_file import shipped_schema
-    from ..tables.writing import write_atomically
 
     costs = CostTable.load(table)
     if out.name == "schema.json":

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import typer
 
-from ..tables.errors import ChunkfitError, MissingExtraError
+from ..files.errors import ChunkfitError, MissingExtraError
 
 EXTRA_OF = {
     "torch": "profile",

@@ -66,6 +66,8 @@ def live(
 
     Example: chunkfit live table.json --policy sloweave,fixed-256 --rate 20 --seconds 12 --check-simulator
     """
+    from ..files.errors import UsageError
+    from ..files.units import milliseconds
     from ..fitters.online.calibrator import OnlineCalibrator
     from ..scheduler.compiled import slower_note
     from ..scheduler.live.bench import Bench
@@ -74,8 +76,6 @@ def live(
     from ..scheduler.live.targets import maker, targets_for
     from ..scheduler.metrics import gate_named
     from ..tables import CostTable
-    from ..tables.errors import UsageError
-    from ..tables.units import milliseconds
     from .guard import escape
     from .live_display import Display
 
@@ -121,9 +121,9 @@ Done = tuple[dict[str, Any], int, list[Any]]
 
 def _served(bench: Bench, plan: Plan, out: Path) -> Done:
     """The session, written to `out`."""
+    from ..files.writing import make_folder, write_atomically
     from ..scheduler.live.log import csv_text
     from ..scheduler.live.session import session
-    from ..tables.writing import make_folder, write_atomically
     from .live_view import study_shown
 
     make_folder(out)
@@ -154,8 +154,8 @@ def _soaked(bench: Bench, policies: Sequence[Policy], seconds: float) -> Done:
 
 def policies_of(texts: str) -> list[Policy]:
     """Policies of a list; a comma inside of one, before its next option, is its own. Raises UsageError."""
+    from ..files.errors import UsageError
     from ..scheduler.policies import policy
-    from ..tables.errors import UsageError
 
     parts: list[str] = []
     for part in texts.split(","):

@@ -18,7 +18,7 @@ from .ingest import ingest
 from .live import live
 from .microbench import microbench
 from .profile import profile
-from .report import report
+from .report.command import report
 from .run import run
 from .sensitivity import sensitivity
 from .show import show

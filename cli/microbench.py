@@ -39,8 +39,8 @@ def microbench(
     import sys
     from importlib.util import find_spec
 
+    from ..files.errors import MissingExtraError, UsageError
     from ..profiler.devices import resolve_device
-    from ..tables.errors import MissingExtraError, UsageError
 
     if plot and find_spec("matplotlib") is None:
         raise MissingExtraError("--plot needs matplotlib, which is not installed: pip install 'chunkfit[plot]'")

@@ -69,7 +69,7 @@ def profile(
 
     Example: chunkfit profile profile.parquet --minutes 2
     """
-    from ..tables.errors import UsageError
+    from ..files.errors import UsageError
     from .render import grid
     from .sweeping import SweepOptions, measured_lines, sweep, sweep_request, vllm_request
 

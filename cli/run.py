@@ -35,19 +35,19 @@ def run(
     import json
     from dataclasses import asdict
 
+    from ..files.errors import CertificationError
+    from ..files.writing import write_atomically
     from ..fitters.fit import fit
     from ..profiler.profile import Profile, file_sha256
     from ..profiler.request import journal_of
     from ..tables.csv_export import write_csv
-    from ..tables.errors import CertificationError
-    from ..tables.writing import write_atomically
     from .evidence import by_traffic, evidence_lines, fitter_lines, summary_of, traffic_lines
     from .guard import escape, missing
     from .heat_map import heat_map
     from .output import progress_console, result_console
-    from .page.evidence import gather
-    from .page.write import save_report
     from .render import grid
+    from .report.evidence import gather
+    from .report.write import save_report
     from .sample_question import sample_question
     from .sweeping import SweepOptions, sweep, sweep_request
 

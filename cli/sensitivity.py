@@ -64,13 +64,13 @@ def sensitivity(
 
     Example: chunkfit sensitivity bias --policy sloweave --workload mixed:rate=60,tpot=10ms --values 0.9x,1x,1.1x
     """
+    from ..files.units import milliseconds
     from ..scheduler.cost.sources import NamedCost, believed, true
     from ..scheduler.study.cell import Setting, cell
     from ..scheduler.study.curve_pictures import sweep_picture
     from ..scheduler.study.summary import groups
     from ..scheduler.study.sweep import Texts
     from ..scheduler.study.sweep import parameter as found_parameter
-    from ..tables.units import milliseconds
     from .studying import JOURNAL, facts, facts_line, open_study, played, save_summary, texts
 
     kept = Kept(jobs, ray, out, resume, overwrite, plot)

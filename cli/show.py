@@ -21,8 +21,8 @@ def show(
 
     Example: chunkfit show table.json --budget 25ms
     """
+    from ..files.units import milliseconds
     from ..tables import CostTable
-    from ..tables.units import milliseconds
     from .evidence import evidence_lines, summary_of
     from .heat_map import heat_map
     from .output import result_console

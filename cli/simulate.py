@@ -77,13 +77,13 @@ def simulate(
 
     Example: chunkfit simulate --policy sloweave,fixed-256,full --workload mixed --rate 40,60,85 --tpot 25ms
     """
+    from ..files.errors import UsageError
+    from ..files.units import milliseconds
     from ..scheduler.cost.sources import believed, true
     from ..scheduler.run_report import write_csv
     from ..scheduler.study.cell import Setting, cell
     from ..scheduler.study.curve_pictures import load_picture
     from ..scheduler.study.summary import groups
-    from ..tables.errors import UsageError
-    from ..tables.units import milliseconds
     from .studying import JOURNAL, facts, facts_line, open_study, played, save_summary, texts, variants
 
     kept = Kept(jobs, ray, out, resume, overwrite, plot)

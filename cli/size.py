@@ -12,8 +12,8 @@ from .output import JsonFlag, emit
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from ..tables.chunk_tax import ChunkTax
-    from ..tables.ridge import Ridge
+    from ..planning.chunk_tax import ChunkTax
+    from ..planning.ridge import Ridge
 
 
 def size(
@@ -36,11 +36,11 @@ def size(
     """
     from dataclasses import asdict
 
+    from ..files.errors import UsageError
+    from ..files.units import milliseconds
+    from ..planning.chunk_tax import chunk_tax
+    from ..planning.sizing import SETTINGS, Prompt, budget_ridge, retune_fields, static_budget
     from ..tables import CostTable
-    from ..tables.chunk_tax import chunk_tax
-    from ..tables.errors import UsageError
-    from ..tables.sizing import SETTINGS, Prompt, budget_ridge, retune_fields, static_budget
-    from ..tables.units import milliseconds
     from .guard import escape
     from .render import balance_line, grid
 

@@ -95,7 +95,7 @@ class Kept:
         """Before anything is played. Raises UsageError, and MissingExtraError where a picture cannot be drawn."""
         from importlib.util import find_spec
 
-        from ..tables.errors import MissingExtraError, UsageError
+        from ..files.errors import MissingExtraError, UsageError
 
         if self.jobs is not None and self.ray is not None:
             raise UsageError("--jobs and --ray: both say where runs are played; expected one of them")
@@ -113,7 +113,7 @@ def texts(joined: str, option: str) -> list[str]:
 
     Raises UsageError for an empty part, or one that is there twice.
     """
-    from ..tables.errors import UsageError
+    from ..files.errors import UsageError
 
     found: list[str] = []
     for part in joined.split(","):
@@ -206,7 +206,7 @@ def facts_line(data: Mapping[str, Any]) -> str:
 
 def save_summary(data: dict[str, Any], files: Sequence[Path], out: Path) -> str:
     """Write summary.json, and put the names of all files into `data`; returns the line that says them."""
-    from ..tables.writing import write_atomically
+    from ..files.writing import write_atomically
 
     data["files"] = [str(file) for file in (*files, out / "summary.json")]
     write_atomically(out / "summary.json", (json.dumps(data, indent=1, allow_nan=False) + "\n").encode())

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..files.units import percentage
 from ..profiler.domains import capacity_note, default_domain, default_step_totals, default_warmup
 from ..profiler.plan import SESSIONS, SweepPlan, draw_plan
 from ..profiler.request import ProfileRequest, SweepEvent, journal_of
@@ -14,7 +15,6 @@ from ..profiler.sweep import journalled_plan
 from ..profiler.sweep import profile as measure
 from ..profiler.traffic import read_traffic
 from ..tables.domain import Domain
-from ..tables.units import percentage
 from .guard import escape
 from .output import progress_console
 
@@ -65,8 +65,8 @@ def vllm_request(
     """The same of a vLLM engine, which is started once to say what it can run. Raises UsageError for options that
     belong to the reference engine.
     """
+    from ..files.errors import UsageError
     from ..integrations.vllm.sweep import SESSION_MODULE, engine_facts
-    from ..tables.errors import UsageError
 
     if options.model is None or options.device != "auto" or options.attention is not None:
         raise UsageError(
@@ -111,7 +111,7 @@ def _plan(
 
 def _checked(options: SweepOptions) -> tuple[float | None, float]:
     """(time budget in s, tolerance as a share), before anything is started. Raises UsageError."""
-    from ..tables.errors import UsageError
+    from ..files.errors import UsageError
 
     if options.minutes is not None and options.minutes <= 0:
         raise UsageError(f"--minutes {options.minutes:g}: expected more than 0")

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..tables.errors import UsageError
+from ..files.errors import UsageError
 from .rope_frequencies import Llama3RopeScaling
 
 # Chunks of one iteration that a KV pool is sized for: each leaves most of a last page unused.

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, contextmanager
 
 import torch
 
-from ..tables.errors import ChunkfitError, DeviceMemoryError, DeviceUnavailableError, UsageError
+from ..files.errors import ChunkfitError, DeviceMemoryError, DeviceUnavailableError, UsageError
 from .attention import BACKENDS, choose
 from .config import ModelConfig
 from .facts import memory_bytes, require_device

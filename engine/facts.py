@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from ..tables.errors import DeviceUnavailableError, UsageError
+from ..files.errors import DeviceUnavailableError, UsageError
 from ..tables.fingerprint import Fingerprint
 from .attention import title
 from .config import ModelConfig

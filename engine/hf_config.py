@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from ..tables.errors import UsageError
+from ..files.errors import UsageError
 from .config import ModelConfig
 from .rope_frequencies import Llama3RopeScaling
 

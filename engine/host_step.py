@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ..tables.errors import UsageError
+from ..files.errors import UsageError
 from .kv_cache import PAGE_SIZE, pages_for
 
 # A group of decodes is padded to its longest context. A shorter decode joins while the padding stays

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
-from ..tables.errors import DeviceMemoryError, UsageError
+from ..files.errors import DeviceMemoryError, UsageError
 from .config import ModelConfig
 
 PAGE_SIZE = 16

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..tables.errors import DeviceUnavailableError
+from ..files.errors import DeviceUnavailableError
 from .config import MOST_CHUNKS, ModelConfig
 from .graphs.sizes import CAPTURE_SIZES, DECODE_SIZES
 from .host_step import GROUP_TOKENS

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ..tables.errors import UsageError
+from ..files.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..files.errors import CertificationError
 from ..profiler.meta import ProfileMeta
 from ..tables.arrays import TableArrays
 from ..tables.batch import Scene
-from ..tables.errors import CertificationError
 from ..tables.grid import scene_of
 from ..tables.schema_v1 import CertificateV1, CountsV1, TestV1
 from .margin import order_statistic

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..files.errors import UsageError
 from ..profiler.profile import Profile
 from ..tables.batch import SCENES, Scene
 from ..tables.cost_table import CostTable
 from ..tables.domain import Domain
-from ..tables.errors import UsageError
 from ..tables.fingerprint import Fingerprint, Severity, differences
 from ..tables.grid import Points, node_points, scene_of
 from ..tables.lookup import TICKS_PER_MS

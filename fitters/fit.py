@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from ..files.errors import CertificationError
 from ..profiler.microbench.results import MicrobenchV1
 from ..profiler.profile import Profile
 from ..tables.arrays import axes_document, scenes_document
 from ..tables.cost_table import CostTable
 from ..tables.document import sealed
-from ..tables.errors import CertificationError
 from ..tables.fingerprint import require_same
 from ..tables.grid import scene_of
 from ..tables.schema_v1 import FactorsV1, FitterV1, MarginPartV1, TableV1

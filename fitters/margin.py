@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import beta
 
+from ..files.errors import CertificationError
 from ..tables.batch import Scene
-from ..tables.errors import CertificationError
 from .rows import Rows, point_medians
 
 OWN_MARGIN_POINTS = 1000  # below, a scene's tail costs more than it explains and scenes are pooled

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ..files.errors import FitError
 from ..profiler.profile import Profile
 from ..tables.arrays import TableArrays, from_document
 from ..tables.batch import Scene
 from ..tables.closure import read_surface
-from ..tables.errors import FitError
 from ..tables.grid import node_points, scene_of
 from ..tables.schema_v1 import TableV1
 from .build import build_chosen

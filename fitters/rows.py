@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ..files.errors import CertificationError
 from ..profiler.profile import Profile
 from ..tables.batch import SCENES, Scene
-from ..tables.errors import CertificationError
 from ..tables.grid import Points, scene_of
 
 REPEATS = 3  # rows a point, on average, that a limit of points leaves room for: as many as a sweep takes

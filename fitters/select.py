@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from ..files.errors import ChunkfitError, FitError
 from ..tables.batch import Scene
-from ..tables.errors import ChunkfitError, FitError
 from ..tables.grid import Ladder, scene_of
 from .estimators.estimator import Estimator, Millis, SceneModel
 from .folds import session_folds, value_folds

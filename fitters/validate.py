@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from ..files.errors import ChunkfitError
 from ..profiler.profile import Profile, file_sha256
 from ..tables.arrays import TableArrays, from_document
 from ..tables.document import Finding
-from ..tables.errors import ChunkfitError
 from ..tables.fingerprint import Severity, differences
 from ..tables.schema_v1 import TableV1
 from ..tables.validate import validate_file

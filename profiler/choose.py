@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ..files.errors import DeviceMemoryError
 from ..tables.batch import SCENES
-from ..tables.errors import DeviceMemoryError
 from ..tables.grid import Points
 from ..tables.predictor import Predictor
 from .cells import Cells

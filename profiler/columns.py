@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from ..tables.errors import ProfileFormatError
+from ..files.errors import ProfileFormatError
 from ..tables.grid import scene_of
 from .layout import batch_of
 

@@ -7,8 +7,8 @@ import sys
 
 from ..engine.config import MOST_CHUNKS, ModelConfig, resolve_model
 from ..engine.graphs.sizes import CAPTURE_SIZES
+from ..files.errors import DeviceUnavailableError, UsageError
 from ..tables.domain import Domain
-from ..tables.errors import DeviceUnavailableError, UsageError
 
 CUDA_DTYPE_BYTES = 2
 # KV capacities are rounded down to this, so that a little less free memory gives the same domain.

@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from ..tables.errors import ProfileFormatError, UsageError
+from ..files.errors import ProfileFormatError, UsageError
 from ..tables.fingerprint import Fingerprint
 from .columns import Role
 from .condition import Condition

@@ -12,15 +12,15 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from ..tables.errors import (
+from ..files.errors import (
     ChunkfitError,
     FingerprintMismatchError,
     ProfileFormatError,
     StorageError,
     UsageError,
 )
+from ..files.writing import append
 from ..tables.fingerprint import Fingerprint, Severity, differences
-from ..tables.writing import append
 from .condition import Condition
 from .devices.base import Sample
 from .journal import (

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ..files.errors import UsageError
 from ..tables.batch import SCENES, Scene
 from ..tables.domain import Domain
-from ..tables.errors import UsageError
 from ..tables.grid import Points
 
 Point = tuple[int, int, int, int]

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
-from ..tables.errors import MissingExtraError, ProfileFormatError
+from ..files.errors import MissingExtraError, ProfileFormatError
 from .columns import COLUMNS, Columns
 from .meta import PROFILE_VERSION, ProfileMeta
 

@@ -10,9 +10,9 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from ..files.errors import UsageError
 from ..tables.batch import Batch, Scene
 from ..tables.domain import Domain
-from ..tables.errors import UsageError
 from ..tables.grid import Points
 from .columns import PAIRED, Role
 from .law import AXES, Point, axis_range, corners, draw, inside, scene_of, step_pairs, step_sides

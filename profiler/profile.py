@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ..tables.errors import UsageError
+from ..files.errors import UsageError
+from ..files.writing import write_atomically
 from ..tables.fingerprint import require_same
-from ..tables.writing import write_atomically
 from .columns import COLUMNS, Columns, check_rows
 from .meta import ProfileMeta, SessionMeta
 from .sentinel import judge

@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ..tables.errors import ChunkfitError, DeviceMemoryError
+from ..files.errors import ChunkfitError, DeviceMemoryError
 from .asking import Ask, Asking, read_choice
 from .condition import Condition, ThrottleWatch
 from .cost import CostModel, session_deadline, usual_work, work_of

@@ -14,10 +14,10 @@ from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import IO
 
-from ..tables import errors
-from ..tables.errors import ChunkfitError, DeviceUnavailableError, StorageError, UsageError
+from ..files import errors
+from ..files.errors import ChunkfitError, DeviceUnavailableError, StorageError, UsageError
+from ..files.writing import make_folder
 from ..tables.predictor import Predictor
-from ..tables.writing import make_folder
 from .assemble import Measured, SessionClock, build_profile
 from .choose import journal_choice
 from .devices import resolve_device

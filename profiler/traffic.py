@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
+from ..files.errors import UsageError
 from ..tables.batch import SCENES, Scene
 from ..tables.domain import Domain
-from ..tables.errors import UsageError
 from ..tables.grid import Points
 from .cells import Cells
 from .law import Point, inside

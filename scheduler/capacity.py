@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..tables.errors import UsageError
+from ..files.errors import UsageError
 from .metrics import Spread, over_seeds
 
 # The share of good requests at a rate (requests/s) and seed. With one seed, a higher rate has to bring the same

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ..tables.errors import UsageError
+from ..files.errors import UsageError
 from .metrics import TOLERANCE_MS
 
 Floats = NDArray[np.float64]

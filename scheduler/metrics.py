@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, field_validator
 
-from ..tables.errors import UsageError
+from ..files.errors import UsageError
 from ..tables.lookup import TICKS_PER_MS
 from ..tables.schema_v1 import Count, Share, Strict
 from .requests import Status

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..tables.errors import LogFormatError
-from ..tables.record import Record
-from ..tables.writing import cannot_write, write_atomically
+from ..files.errors import LogFormatError
+from ..files.record import Record
+from ..files.writing import cannot_write, write_atomically
 from .loop import ITERATION
 from .requests import RESULT, WORKLOAD
 from .run_report import RunReport

@@ -19,10 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, ValidationError
 
-from ..tables.errors import RunReportError
-from ..tables.json_paths import render
+from ..files.errors import RunReportError
+from ..files.json_paths import render
+from ..files.writing import write_atomically
 from ..tables.schema_v1 import Count, Sha256, Strict
-from ..tables.writing import write_atomically
 from .metrics import GroupMetrics, Quantiles, RunMetrics, figures
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..tables.errors import OutOfDomainError, UsageError
+from ..files.errors import OutOfDomainError, UsageError
 from ..tables.lookup import TICKS_PER_MS
 from .cost import EXACT, Cost
 from .cost.factors import Factors

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..tables.errors import UsageError
+from ..files.errors import UsageError
 from .compiled import compiled
 from .cost.record import NO_LIMIT, Cost
 

@@ -5,28 +5,28 @@ Needs NumPy and pydantic alone, so that a table loads inside a serving engine; n
 
 from typing import TYPE_CHECKING
 
-from .lazy import lazy_names
+from ..files.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from ..files.errors import ChunkfitError as ChunkfitError
+    from ..files.errors import OutOfDomainError as OutOfDomainError
     from .batch import SCENES as SCENES
     from .batch import Batch as Batch
     from .batch import Chunk as Chunk
     from .batch import Scene as Scene
     from .cost_table import CostTable as CostTable
     from .domain import Domain as Domain
-    from .errors import ChunkfitError as ChunkfitError
-    from .errors import OutOfDomainError as OutOfDomainError
     from .fingerprint import Fingerprint as Fingerprint
 
 HOMES = {
     "SCENES": ".batch",
     "Batch": ".batch",
     "Chunk": ".batch",
-    "ChunkfitError": ".errors",
+    "ChunkfitError": "..files.errors",
     "CostTable": ".cost_table",
     "Domain": ".domain",
     "Fingerprint": ".fingerprint",
-    "OutOfDomainError": ".errors",
+    "OutOfDomainError": "..files.errors",
     "Scene": ".batch",
 }
 __all__ = [

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..files.errors import UsageError
 from .batch import Batch
 from .cost_table import CostTable
-from .errors import UsageError
 from .fixed_point import budget_ticks, raised
 from .lookup import TICKS_PER_MS, WEIGHT_ONE
 

@@ -9,9 +9,9 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from ..files.errors import OutOfDomainError, TableFormatError
 from .batch import SCENES, Scene
 from .closure import read_surface
-from .errors import OutOfDomainError, TableFormatError
 from .fixed_point import Ticks, to_ms
 from .grid import Axes, Ladder, Points, Surface, scene_of
 from .lookup import MAX_TICKS, TICKS_PER_MS

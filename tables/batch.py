@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from .errors import UsageError
+from ..files.errors import UsageError
 
 
 class Scene(StrEnum):

@@ -10,11 +10,11 @@ from os import PathLike
 import numpy as np
 from numpy.typing import NDArray
 
+from ..files.errors import OutOfDomainError, TableFormatError, UsageError
 from . import document
 from .arrays import TableArrays, from_document, list_scenes
 from .batch import Batch, Scene
 from .domain import Domain
-from .errors import OutOfDomainError, TableFormatError, UsageError
 from .fingerprint import Fingerprint
 from .fixed_point import budget_ticks, raised
 from .grid import Axes, Ladder, Points, Surface

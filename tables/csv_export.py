@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
+from ..files.writing import write_atomically
 from .batch import SCENES
 from .cost_table import CostTable
 from .grid import node_points
-from .writing import write_atomically
 
 COLUMNS = (
     "scene",

@@ -11,11 +11,11 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from ..files.errors import TableFormatError
+from ..files.json_paths import last_complete_path, render
+from ..files.writing import write_atomically
 from . import schema_v1
-from .errors import TableFormatError
-from .json_paths import last_complete_path, render
 from .schema_v1 import TableV1
-from .writing import write_atomically
 
 MAX_BYTES = 64 << 20
 READERS: dict[int, type[TableV1]] = {1: TableV1}

@@ -6,8 +6,8 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from ..files.errors import OutOfDomainError
 from .batch import Batch
-from .errors import OutOfDomainError
 
 Tokens = Annotated[int, Field(ge=1)]
 

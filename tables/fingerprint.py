@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from .errors import FingerprintMismatchError
+from ..files.errors import FingerprintMismatchError
 
 
 class Severity(StrEnum):

@@ -9,8 +9,8 @@ import json
 from importlib import resources
 from pathlib import Path
 
+from ..files.writing import write_atomically
 from .schema_v1 import SCHEMA_VERSION, TableV1
-from .writing import write_atomically
 
 
 def schema_text() -> str:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from ..files.errors import TableFormatError
 from . import document
 from .arrays import from_document
 from .document import Finding
-from .errors import TableFormatError
 from .schema_v1 import TableV1
 from .self_check import order_findings
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from chunkfit.files.errors import CertificationError
 from chunkfit.fitters.build import build_chosen, ladders_of, with_found_steps
 from chunkfit.fitters.estimators.estimator import Estimator
 from chunkfit.fitters.estimators.registry import AUTO
@@ -16,7 +17,6 @@ from chunkfit.fitters.left_out import LeftOut
 from chunkfit.fitters.margin import NoiseMargin, best_coverage, noise_margins, points_needed
 from chunkfit.fitters.scale import left_out_scale
 from chunkfit.fitters.select import select
-from chunkfit.tables.errors import CertificationError
 from chunkfit.tables.grid import scene_of
 
 from .peers import Peer

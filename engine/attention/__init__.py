@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import torch
 
-from ...tables.errors import DeviceUnavailableError, UsageError
+from ...files.errors import DeviceUnavailableError, UsageError
 from ..config import ModelConfig
 from .base import Backend
 from .library import LIBRARIES

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...files.errors import FitError
 from ...tables.batch import Scene
-from ...tables.errors import FitError
 from ...tables.grid import Ladder, Points
 from ..robust import huber_weights
 from ..rows import Rows, point_medians

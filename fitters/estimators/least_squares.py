@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import nnls
 
-from ...tables.errors import FitError
+from ...files.errors import FitError
 
 ITERATIONS = 30  # per column: ten times SciPy's own
 

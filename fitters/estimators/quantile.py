@@ -13,8 +13,8 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from ...files.errors import FitError
 from ...tables.batch import Scene
-from ...tables.errors import FitError
 from ...tables.grid import Ladder
 from ..rows import Rows
 from .estimator import SceneModel

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linprog
 
-from ...tables.errors import FitError
+from ...files.errors import FitError
 
 
 def fit_quantile(x: NDArray[np.float64], y: NDArray[np.float64], quantile: float) -> NDArray[np.float64]:

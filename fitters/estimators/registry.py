@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...tables.errors import UsageError
+from ...files.errors import UsageError
 from .boosted import boosted
 from .estimator import Estimator
 from .hybrid import hybrid

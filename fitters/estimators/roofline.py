@@ -17,9 +17,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ...files.errors import FitError
 from ...profiler.microbench.results import MicrobenchV1, OperatorRowV1
 from ...tables.batch import Scene
-from ...tables.errors import FitError
 from ...tables.grid import Ladder, Points, batch_totals
 from ..monotone_projection import monotone
 from ..robust import huber_weights

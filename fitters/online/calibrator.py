@@ -8,11 +8,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from os import PathLike
 
+from ...files.errors import OutOfDomainError, UsageError
 from ...tables.adjusted_table import AdjustedTable
 from ...tables.batch import Batch
 from ...tables.calibrator import Calibrator
 from ...tables.cost_table import CostTable
-from ...tables.errors import OutOfDomainError, UsageError
 from ...tables.lookup import TICKS_PER_MS, WEIGHT_ONE
 from .drift import MissCusum, PageHinkley
 from .state import ShiftV1, StateV1, read_state, write_state

@@ -11,10 +11,10 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from ...tables.errors import CalibrationStateError
-from ...tables.json_paths import render
+from ...files.errors import CalibrationStateError
+from ...files.json_paths import render
+from ...files.writing import write_atomically
 from ...tables.schema_v1 import Count, Sha256
-from ...tables.writing import write_atomically
 from .tracking import WINDOW
 
 

@@ -4,7 +4,7 @@ Written against vLLM 0.32 and 0.33. The modules that import vLLM are `recorder`,
 `device`, `facts` and `stat_logger`; all rules and arithmetic are in the others, which need none.
 """
 
-from ...tables.lazy import lazy_names
+from ...files.lazy import lazy_names
 
 __all__ = ["ChunkfitStatLogger", "RecordingScheduler", "SLOWeaveScheduler"]
 

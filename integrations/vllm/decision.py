@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ...files.errors import UsageError
 from ...scheduler.cost import OUTSIDE, bound_ticks, from_table
 from ...scheduler.policies import Policy, policy
 from ...scheduler.policies.sloweave import time_budget
 from ...scheduler.state import NEVER, State, mean_context
 from ...tables.cost_table import CostTable
-from ...tables.errors import UsageError
 from ...tables.fingerprint import Fingerprint, require_same
 from ...tables.lookup import TICKS_PER_MS
 from .options import Options

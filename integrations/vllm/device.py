@@ -14,12 +14,12 @@ from vllm.platforms import current_platform
 from vllm.utils.argparse_utils import FlexibleArgumentParser
 from vllm.v1.engine.llm_engine import LLMEngine
 
+from ...files.errors import DeviceMemoryError, UsageError
 from ...profiler.condition import DeviceState
 from ...profiler.devices.base import Sample
 from ...profiler.devices.nvml import monitor
 from ...tables.batch import Batch, Chunk
 from ...tables.domain import Domain
-from ...tables.errors import DeviceMemoryError, UsageError
 from ...tables.fingerprint import Fingerprint
 from .facts import domain_of, fingerprint_of
 from .sweep_scheduler import CLAIM, SweepScheduler

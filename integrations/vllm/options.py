@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from ...tables.errors import UsageError
+from ...files.errors import UsageError
 
 SECTION = "chunkfit"
 TPOT, TTFT = "tpot_ms", "ttft_ms"  # per request, in `vllm_xargs` or SamplingParams.extra_args

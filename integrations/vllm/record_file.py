@@ -9,8 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from ...files.errors import StorageError
 from ...profiler.importers.vllm import HEADER, RECORD_VERSION
-from ...tables.errors import StorageError
 
 FILE_BYTES = 256 << 20
 FILES = 8  # of this engine that are kept; older ones are removed

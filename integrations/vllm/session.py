@@ -11,10 +11,10 @@ import os
 import sys
 from collections.abc import Sequence
 
+from ...files.errors import ChunkfitError
 from ...profiler.devices.base import Device
 from ...profiler.request import SessionRequest
 from ...profiler.session import main as run_session
-from ...tables.errors import ChunkfitError
 
 
 def open_device(request: SessionRequest) -> Device:

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 from pydantic import BaseModel, ConfigDict
 
-from ...tables import errors
+from ...files import errors
+from ...files.errors import ChunkfitError, DeviceUnavailableError, MissingExtraError
 from ...tables.domain import Domain
-from ...tables.errors import ChunkfitError, DeviceUnavailableError, MissingExtraError
 from ...tables.fingerprint import Fingerprint
 
 SESSION_MODULE = "chunkfit.integrations.vllm.session"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ...files.errors import MissingExtraError, UsageError
 from ...tables.domain import Domain
-from ...tables.errors import MissingExtraError, UsageError
 from .base import Device, DeviceSpec, Sample
 
 __all__ = ["DEVICES", "Device", "DeviceSpec", "Sample", "open_device", "resolve_device"]

@@ -7,8 +7,8 @@ from collections import Counter
 
 import numpy as np
 
+from ...files.errors import UsageError
 from ...tables.batch import Batch
-from ...tables.errors import UsageError
 from ...tables.fingerprint import Fingerprint
 from ..condition import DeviceState
 from .base import DeviceSpec, Sample

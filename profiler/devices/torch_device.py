@@ -15,8 +15,8 @@ from ...engine.facts import fingerprint
 from ...engine.host_step import SequenceWork
 from ...engine.kv_cache import PAGE_SIZE, pages_for
 from ...engine.memory import page_slack
+from ...files.errors import UsageError
 from ...tables.batch import Batch
-from ...tables.errors import UsageError
 from ...tables.fingerprint import Fingerprint
 from ..condition import DeviceState
 from .base import DeviceSpec, Sample

@@ -11,9 +11,9 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
+from ...files.record import LeftOut, Record
+from ...files.record_files import json_document, parquet_records
 from ...tables.fingerprint import Fingerprint
-from ...tables.record import LeftOut, Record
-from ...tables.record_files import json_document, parquet_records
 from .mapping import selected, where_text
 from .samples import Imported, LogFormat, ReadOptions, Sample
 from .unread import UnreadColumns

@@ -9,8 +9,8 @@ payload. Passes of several workers and ranks are taken as passes of one engine e
 
 from __future__ import annotations
 
-from ...tables.record import LeftOut, Record
-from ...tables.record_files import json_lines
+from ...files.record import LeftOut, Record
+from ...files.record_files import json_lines
 from .samples import Imported, LogFormat, ReadOptions, Sample
 
 SCHEMA = "dynamo.fpm.trace.v1"

@@ -6,9 +6,9 @@ import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...tables.errors import LogFormatError, UsageError
+from ...files.errors import LogFormatError, UsageError
+from ...files.record import LeftOut
 from ...tables.fingerprint import Fingerprint
-from ...tables.record import LeftOut
 from ..meta import ImportedFrom, ProfileMeta, known_aggregation
 from ..profile import Profile
 from .mapping import where_text

@@ -9,9 +9,9 @@ seconds by any clock; without it the lines are in the order of time.
 
 from __future__ import annotations
 
+from ...files.record import LeftOut, Record, is_whole
+from ...files.record_files import json_lines
 from ...tables.batch import Batch
-from ...tables.record import LeftOut, Record, is_whole
-from ...tables.record_files import json_lines
 from .samples import Imported, LogFormat, ReadOptions, Sample
 from .unread import UnreadColumns
 

@@ -6,9 +6,9 @@ so that it is never taken for one. Device and model stand in meta.yaml beside it
 
 from __future__ import annotations
 
+from ...files.record import LeftOut
+from ...files.record_files import csv_records
 from ...tables.fingerprint import Fingerprint
-from ...tables.record import LeftOut
-from ...tables.record_files import csv_records
 from .samples import Imported, LogFormat, ReadOptions, Sample
 from .unread import UnreadColumns
 

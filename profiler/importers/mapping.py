@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
-from ...tables.errors import LogFormatError, UsageError
-from ...tables.record import MOST, Record
+from ...files.errors import LogFormatError, UsageError
+from ...files.record import MOST, Record
 
 _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?")
 

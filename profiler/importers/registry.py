@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...tables.errors import UsageError
+from ...files.errors import UsageError
 from . import aiconfigurator, dynamo_trace, iterations, llmservingsim, rucnyz, table, vllm, vllm_ascend
 from .samples import LogFormat, ReadOptions
 

@@ -10,9 +10,9 @@ no end: left out. The log says neither contexts nor prefixes; --map k=600,u=0 st
 
 from __future__ import annotations
 
+from ...files.record import LeftOut, Record
+from ...files.record_files import json_document, json_items
 from ...tables.fingerprint import Fingerprint
-from ...tables.record import LeftOut, Record
-from ...tables.record_files import json_document, json_items
 from .mapping import parse_number
 from .samples import Imported, LogFormat, ReadOptions, Sample
 from .unread import UnreadColumns

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
+from ...files.record import LeftOut
 from ...tables.batch import Batch
 from ...tables.fingerprint import Fingerprint
-from ...tables.record import LeftOut
 
 Split = Literal["time", "points", "replicates"]
 

@@ -16,7 +16,7 @@ from typing import get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from ...tables.errors import UsageError
+from ...files.errors import UsageError
 from ...tables.grid import Points, scene_of
 from ..plan import SESSIONS
 from .samples import Split

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ...tables.errors import UsageError
-from ...tables.record import MS_PER_UNIT, LeftOut, Record
-from ...tables.record_files import records_of
+from ...files.errors import UsageError
+from ...files.record import MS_PER_UNIT, LeftOut, Record
+from ...files.record_files import records_of
 from .mapping import Expression, parse, selected, where_text
 from .samples import Imported, LogFormat, ReadOptions, Sample
 from .unread import UnreadColumns

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ...tables.record import Record
+from ...files.record import Record
 
 SOME_VALUES = 3
 _LONGEST = 24  # characters of a value

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from pydantic import ValidationError
 
+from ...files.record import LeftOut, Record
+from ...files.record_files import json_lines
 from ...tables.fingerprint import Fingerprint
-from ...tables.record import LeftOut, Record
-from ...tables.record_files import json_lines
 from .iterations import COLUMNS, sample_of
 from .samples import Imported, LogFormat, ReadOptions, Sample
 from .unread import UnreadColumns

@@ -7,9 +7,9 @@ before the chunk nor the device; --map u=0 states the prefix.
 
 from __future__ import annotations
 
+from ...files.record import LeftOut
+from ...files.record_files import csv_records
 from ...tables.fingerprint import Fingerprint
-from ...tables.record import LeftOut
-from ...tables.record_files import csv_records
 from .mapping import parse_number
 from .samples import Imported, LogFormat, ReadOptions, Sample
 from .unread import UnreadColumns

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ...tables.writing import write_atomically
+from ...files.writing import write_atomically
 from .results import MicrobenchV1, OperatorRowV1
 
 

@@ -12,9 +12,9 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from ...tables.errors import ProfileFormatError
+from ...files.errors import ProfileFormatError
+from ...files.writing import write_atomically
 from ...tables.fingerprint import Fingerprint
-from ...tables.writing import write_atomically
 
 FORMAT = "chunkfit.microbench"
 SCHEMA_VERSION = 1

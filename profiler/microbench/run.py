@@ -20,8 +20,8 @@ from ...engine.facts import fingerprint, require_device
 from ...engine.graphs.capture import CAPTURES
 from ...engine.graphs.sizes import CAPTURE_SIZES
 from ...engine.provenance import checkout_commit, installed_version
-from ...tables.errors import DeviceMemoryError, UsageError
-from ...tables.ridge import METHOD, find_ridge_of_repeats
+from ...files.errors import DeviceMemoryError, UsageError
+from ...planning.ridge import METHOD, find_ridge_of_repeats
 from ..devices.torch_device import measuring_threads
 from ..domains import default_domain
 from ..timing import quiet_gc

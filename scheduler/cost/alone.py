@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...tables.errors import OutOfDomainError
+from ...files.errors import OutOfDomainError
 from ...tables.fixed_point import to_ms
 from ..compiled import compiled
 from .look_up import bound_ticks

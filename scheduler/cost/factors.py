@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ...tables.errors import UsageError
+from ...files.errors import UsageError
 
 FACTOR_BITS = 20
 FACTOR_ONE = 1 << FACTOR_BITS

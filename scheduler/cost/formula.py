@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ...tables.errors import UsageError
+from ...files.errors import UsageError
 from ...tables.lookup import TICKS_PER_MS
 from ..compiled import compiled
 from .record import FORMULA, Cost, empty_header

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...tables.errors import UsageError
+from ...files.errors import UsageError
 from ...tables.lookup import WEIGHT_ONE
 
 OUTSIDE = -1  # answer of a look-up that the table's domain does not hold

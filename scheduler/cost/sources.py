@@ -11,11 +11,11 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
+from ...files.errors import LogFormatError, UsageError
+from ...files.record import LeftOut
+from ...files.record_files import records_of
+from ...files.units import percentage
 from ...tables.cost_table import CostTable
-from ...tables.errors import LogFormatError, UsageError
-from ...tables.record import LeftOut
-from ...tables.record_files import records_of
-from ...tables.units import percentage
 from ..workloads.spec import split_options
 from .factors import EXACT, Factors, noise_factors, residual_factors
 from .flat_table import from_table

@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from ...engine.host_step import SequenceWork
 from ...engine.kv_cache import pages_for
 from ...engine.provenance import installed_version
+from ...files.errors import UsageError
 from ...profiler.plan import sentinel_point
 from ...profiler.sentinel import SentinelVerdict, judge
 from ...tables.batch import Batch
 from ...tables.calibrator import Calibrator
 from ...tables.cost_table import CostTable
-from ...tables.errors import UsageError
 from ...tables.fingerprint import require_same
 from ..metrics import measure
 from ..policies import Policy

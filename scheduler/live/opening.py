@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from ...files.errors import FingerprintMismatchError
 from ...profiler.devices import DeviceSpec, open_device
 from ...profiler.devices.nvml import energy_meter
 from ...profiler.devices.torch_device import open_engine, uuid_of
 from ...tables.cost_table import CostTable
-from ...tables.errors import FingerprintMismatchError
 from ..cost import from_table
 from ..state import Limits
 from .executor import Executor

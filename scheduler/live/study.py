@@ -12,9 +12,9 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from ...engine.provenance import installed_version
+from ...files.writing import write_atomically
 from ...profiler.sentinel import SentinelVerdict
 from ...tables.schema_v1 import Sha256, Share, Strict
-from ...tables.writing import write_atomically
 from ..metrics import Spread, over_seeds
 from ..run_report import RunReport
 from .bench import Bench, Outcome, joined_log

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...files.errors import UsageError
+from ...files.units import milliseconds
 from ...tables.batch import Batch
 from ...tables.cost_table import CostTable
-from ...tables.errors import UsageError
 from ...tables.schema_v1 import Strict
-from ...tables.units import milliseconds
 from ..state import Limits
 from ..workloads.registry import workload
 from ..workloads.spec import split_spec

@@ -5,8 +5,8 @@ Texts are those of workloads: `aging=20ms`, `throughput=8500/s`, `sorter=no`, li
 
 from __future__ import annotations
 
-from ...tables.errors import UsageError
-from ...tables.units import milliseconds
+from ...files.errors import UsageError
+from ...files.units import milliseconds
 from ..cost.record import NO_LIMIT
 from ..state import LEAVE_OUT, PER_TOKEN, REBASE, SCHEDULE
 from .parameters import PRIORITIES

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...tables.errors import UsageError
+from ...files.errors import UsageError
 from ...tables.lookup import TICKS_PER_MS, WEIGHT_ONE
 from ..cost.record import NO_LIMIT
 from ..workloads.spec import split_spec

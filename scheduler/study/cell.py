@@ -11,7 +11,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from ...tables.errors import UsageError
+from ...files.errors import UsageError
 from ...tables.schema_v1 import Count, Sha256, Strict
 from ..cost.alone import alone_ms
 from ..cost.sources import NamedCost

@@ -15,10 +15,10 @@ from typing import Literal
 
 from pydantic import ValidationError
 
-from ...tables.errors import ChunkfitError, RunReportError, StorageError, UsageError
-from ...tables.json_paths import render
+from ...files.errors import ChunkfitError, RunReportError, StorageError, UsageError
+from ...files.json_paths import render
+from ...files.writing import append
 from ...tables.schema_v1 import Sha256, Strict
-from ...tables.writing import append
 from ..compiled import sources_digest
 from ..run_report import RunReport
 from .cell import Cell

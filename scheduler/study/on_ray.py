@@ -6,7 +6,7 @@ import socket
 from collections.abc import Sequence
 from typing import Any
 
-from ...tables.errors import MissingExtraError, WorkerError
+from ...files.errors import MissingExtraError, WorkerError
 from ..compiled import sources_digest
 from ..run_report import RunReport
 from .cell import Cell, Costs

@@ -8,7 +8,7 @@ from io import BytesIO
 from os import PathLike
 from typing import Any
 
-from ...tables.writing import write_atomically
+from ...files.writing import write_atomically
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
 from typing import Protocol
 
-from ...tables.errors import ChunkfitError, UsageError, WorkerError
+from ...files.errors import ChunkfitError, UsageError, WorkerError
 from ..run_report import RunReport
 from .cell import Cell, Costs, run_cell
 

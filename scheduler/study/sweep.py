@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from ...tables.errors import UsageError
+from ...files.errors import UsageError
 from ..cost.sources import split_cost
 from ..policies.registry import FAMILIES, policy
 from ..workloads.spec import split_spec

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ...tables.errors import UsageError
+from ...files.errors import UsageError
 
 Floats = NDArray[np.float64]
 

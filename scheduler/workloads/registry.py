@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ...tables.errors import UsageError
+from ...files.errors import UsageError
 from . import lengths
 from .arrivals import PROCESSES, Floats, Shape
 from .sources import Source, azure, drawn_lengths, laws, mooncake, own

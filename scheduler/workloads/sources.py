@@ -13,9 +13,9 @@ from typing import TypeVar
 
 import numpy as np
 
-from ...tables.errors import LogFormatError, UsageError
-from ...tables.record import LeftOut, Record
-from ...tables.record_files import json_lines, records_of
+from ...files.errors import LogFormatError, UsageError
+from ...files.record import LeftOut, Record
+from ...files.record_files import json_lines, records_of
 from ..requests import WORKLOAD
 from .lengths import Part
 from .prefix_cache import PrefixCache

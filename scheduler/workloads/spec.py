@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ...tables.errors import UsageError
-from ...tables.units import milliseconds, percentage
+from ...files.errors import UsageError
+from ...files.units import milliseconds, percentage
 from .arrivals import PROCESSES
 
 TRACE_ARRIVALS = "trace"  # the file's own

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from ...tables.errors import UsageError
+from ...files.errors import UsageError
 from ..requests import UNKNOWN_OUTPUT
 from .spec import Options
 from .streams import Stream, stream

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ...tables.errors import UsageError
+from ...files.errors import UsageError
 from ..requests import UNKNOWN_OUTPUT, WORKLOAD
 
 Requests = NDArray[np.void]  # of dtype WORKLOAD

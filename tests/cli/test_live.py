@@ -15,7 +15,7 @@ from rich.console import Console
 from chunkfit.cli import live_display
 from chunkfit.cli.live import live, policies_of
 from chunkfit.cli.live_display import Finished, Running
-from chunkfit.tables.errors import LogFormatError, StorageError, TableFormatError, UsageError
+from chunkfit.files.errors import LogFormatError, StorageError, TableFormatError, UsageError
 
 QUICK = ("--policy", "sloweave,fixed-128", "--rate", 6, "--seconds", 2, "--rounds", 2, "--max-running", 32)
 

@@ -9,9 +9,9 @@ from typer.testing import CliRunner
 import chunkfit
 from chunkfit import CostTable
 from chunkfit.cli.main import app
-from chunkfit.tables.chunk_tax import chunk_tax
+from chunkfit.planning.chunk_tax import chunk_tax
+from chunkfit.planning.sizing import Prompt, static_budget
 from chunkfit.tables.document import checksum
-from chunkfit.tables.sizing import Prompt, static_budget
 
 TABLE = Path(chunkfit.__file__).parent / "tests" / "tables" / "golden" / "table-v1.json"
 STATE = ("--decodes", 40, "--context", 1000, "--tpot", "25ms")

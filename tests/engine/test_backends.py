@@ -13,7 +13,7 @@ from chunkfit.engine.attention import library
 from chunkfit.engine.kv_cache import allocate_kv_cache
 from chunkfit.engine.model import Decoder, random_weights
 from chunkfit.engine.step import build_step
-from chunkfit.tables.errors import DeviceUnavailableError, UsageError
+from chunkfit.files.errors import DeviceUnavailableError, UsageError
 
 TINY = PRESETS["tiny"]
 CPU, CUDA = torch.device("cpu"), torch.device("cuda", 0)

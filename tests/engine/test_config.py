@@ -6,7 +6,7 @@ import pytest
 
 from chunkfit.engine import PRESETS, from_hf_config, resolve_model
 from chunkfit.engine.rope_frequencies import Llama3RopeScaling
-from chunkfit.tables.errors import UsageError
+from chunkfit.files.errors import UsageError
 
 BAD = Path(__file__).parent / "bad_configs"
 

@@ -6,7 +6,7 @@ import torch
 
 from chunkfit.engine import PRESETS, Engine, ModelConfig, SequenceWork
 from chunkfit.engine import engine as engine_module
-from chunkfit.tables.errors import DeviceMemoryError, DeviceUnavailableError, UsageError
+from chunkfit.files.errors import DeviceMemoryError, DeviceUnavailableError, UsageError
 
 SHAPE = ModelConfig(
     name="test",

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from chunkfit.engine import PRESETS, facts, fingerprint, machine_facts
-from chunkfit.tables.errors import DeviceUnavailableError
+from chunkfit.files.errors import DeviceUnavailableError
 from chunkfit.tables.fingerprint import Fingerprint, require_same
 
 

@@ -1,7 +1,7 @@
 import pytest
 
 from chunkfit.engine.kv_cache import PageAllocator, pages_for
-from chunkfit.tables.errors import DeviceMemoryError, UsageError
+from chunkfit.files.errors import DeviceMemoryError, UsageError
 
 
 def test_pages_for():

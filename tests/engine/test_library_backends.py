@@ -20,7 +20,7 @@ from chunkfit.engine.graphs.capture import CAPTURES
 from chunkfit.engine.kv_cache import allocate_kv_cache, pages_for
 from chunkfit.engine.model import Decoder, random_weights
 from chunkfit.engine.step import build_step
-from chunkfit.tables.errors import DeviceUnavailableError, UsageError
+from chunkfit.files.errors import DeviceUnavailableError, UsageError
 
 pytest.importorskip("triton", reason="triton is not installed (it is for Linux)")
 

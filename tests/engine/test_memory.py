@@ -18,7 +18,7 @@ from chunkfit.engine.kv_cache import PAGE_SIZE, allocate_kv_cache, pages_for
 from chunkfit.engine.memory import LargestBatch, MemoryPlan, activation_bytes, graph_bytes, largest_batch, page_slack
 from chunkfit.engine.model import Decoder, random_weights
 from chunkfit.engine.step import build_step
-from chunkfit.tables.errors import DeviceUnavailableError
+from chunkfit.files.errors import DeviceUnavailableError
 
 GIB = 2**30
 META = torch.device("meta")

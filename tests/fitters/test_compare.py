@@ -8,10 +8,10 @@ from support.fitting import fit
 from support.random_tables import random_table
 
 from chunkfit import CostTable, Profile
+from chunkfit.files.errors import UsageError
 from chunkfit.fitters.compare import compare
 from chunkfit.profiler.synthetic_profile import synthetic_profile
 from chunkfit.tables.document import sealed
-from chunkfit.tables.errors import UsageError
 from chunkfit.tables.fingerprint import Severity
 
 SIZES = {"fit_points": 120, "fit_repeats": 3, "calibrate_points": 300, "test_points": 60}

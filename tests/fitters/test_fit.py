@@ -7,9 +7,9 @@ import pytest
 from support.fitting import fit
 
 from chunkfit import Batch, CostTable, Profile
+from chunkfit.files.errors import CertificationError, OutOfDomainError, UsageError
 from chunkfit.fitters.estimators.registry import ESTIMATORS
 from chunkfit.profiler.synthetic_profile import synthetic_profile
-from chunkfit.tables.errors import CertificationError, OutOfDomainError, UsageError
 
 
 @pytest.fixture(scope="module")

@@ -10,11 +10,11 @@ from support.engine_log import COLUMNS, write_engine_log
 from support.fitting import fit
 
 from chunkfit import CostTable
+from chunkfit.files.errors import CertificationError
 from chunkfit.fitters.margin import best_coverage
 from chunkfit.fitters.validate import validate_with_profile
 from chunkfit.profiler.importers.ingest import ingest
 from chunkfit.profiler.importers.samples import ReadOptions
-from chunkfit.tables.errors import CertificationError
 
 FOLDER = os.environ.get("CHUNKFIT_PUBLIC_DATA")
 MEASURED = Path(FOLDER or ".") / "measurements"

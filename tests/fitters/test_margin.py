@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
+from chunkfit.files.errors import CertificationError
 from chunkfit.fitters.margin import (
     MIN_ANCHORS,
     best_coverage,
@@ -14,7 +15,6 @@ from chunkfit.fitters.margin import (
     session_drift,
 )
 from chunkfit.fitters.rows import Rows
-from chunkfit.tables.errors import CertificationError
 
 
 @pytest.mark.parametrize(

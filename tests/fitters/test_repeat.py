@@ -5,12 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from chunkfit.files.errors import FitError
 from chunkfit.fitters.build import build_chosen
 from chunkfit.fitters.fit import fit
 from chunkfit.fitters.repeat import repeated
 from chunkfit.profiler.synthetic_profile import synthetic_profile
 from chunkfit.tables.batch import Scene
-from chunkfit.tables.errors import FitError
 
 
 @pytest.fixture(scope="module")

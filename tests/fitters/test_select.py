@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from chunkfit.files.errors import FitError, UsageError
 from chunkfit.fitters.estimators.estimator import Lift, SceneModel
 from chunkfit.fitters.estimators.registry import ESTIMATORS, estimators
 from chunkfit.fitters.fit import fit
@@ -17,7 +18,6 @@ from chunkfit.profiler.domains import SYNTHETIC_DOMAIN
 from chunkfit.profiler.profile import concat
 from chunkfit.profiler.synthetic_profile import synthetic_profile
 from chunkfit.tables.batch import SCENES
-from chunkfit.tables.errors import FitError, UsageError
 
 LADDERS = {scene: ladder_for(SYNTHETIC_DOMAIN, scene, (129,)) for scene in SCENES}
 

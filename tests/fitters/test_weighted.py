@@ -4,6 +4,7 @@ import pytest
 from support.fitting import fit
 
 from chunkfit import Profile
+from chunkfit.files.errors import UsageError
 from chunkfit.fitters.validate import evidence_findings
 from chunkfit.fitters.weighted import traffic_coverage
 from chunkfit.profiler.domains import SYNTHETIC_DOMAIN
@@ -11,7 +12,6 @@ from chunkfit.profiler.profile import concat
 from chunkfit.profiler.synthetic_profile import synthetic_profile
 from chunkfit.profiler.traffic import read_traffic
 from chunkfit.tables.arrays import from_document
-from chunkfit.tables.errors import UsageError
 
 
 @pytest.fixture(scope="module")

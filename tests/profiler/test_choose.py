@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from chunkfit.files.errors import DeviceMemoryError
 from chunkfit.profiler.cells import Cells
 from chunkfit.profiler.choose import (
     CELL_SHARE,
@@ -20,7 +21,6 @@ from chunkfit.profiler.plan import draw_plan
 from chunkfit.profiler.rounds import CHOICE_S, ROUND_AT_LEAST, round_points, rounds_to_come, start_points
 from chunkfit.profiler.traffic import read_traffic
 from chunkfit.tables.batch import Scene
-from chunkfit.tables.errors import DeviceMemoryError
 from chunkfit.tables.grid import scene_of
 
 CELLS = Cells(SYNTHETIC_DOMAIN)

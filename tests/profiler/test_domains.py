@@ -7,6 +7,7 @@ import pytest
 from chunkfit.engine.config import MOST_CHUNKS, PRESETS
 from chunkfit.engine.graphs.sizes import CAPTURE_SIZES
 from chunkfit.engine.memory import MemoryPlan, largest_batch, page_slack
+from chunkfit.files.errors import DeviceUnavailableError, UsageError
 from chunkfit.profiler.devices import resolve_device
 from chunkfit.profiler.domains import (
     SYNTHETIC_DOMAIN,
@@ -17,7 +18,6 @@ from chunkfit.profiler.domains import (
     default_step_totals,
 )
 from chunkfit.profiler.plan import draw_plan
-from chunkfit.tables.errors import DeviceUnavailableError, UsageError
 
 GIB = 2**30
 

@@ -9,6 +9,13 @@ import time
 
 import pytest
 
+from chunkfit.files.errors import (
+    ChunkfitError,
+    FingerprintMismatchError,
+    ProfileFormatError,
+    StorageError,
+    UsageError,
+)
 from chunkfit.profiler.condition import Condition, DeviceState
 from chunkfit.profiler.devices.base import Sample
 from chunkfit.profiler.devices.synthetic import FINGERPRINT
@@ -17,13 +24,6 @@ from chunkfit.profiler.journal import parse_journal, read_journal
 from chunkfit.profiler.journal_writer import open_journal
 from chunkfit.profiler.plan import draw_plan
 from chunkfit.profiler.sweep import profile_of_journal
-from chunkfit.tables.errors import (
-    ChunkfitError,
-    FingerprintMismatchError,
-    ProfileFormatError,
-    StorageError,
-    UsageError,
-)
 
 PLAN = draw_plan(SYNTHETIC_DOMAIN, (129,), 0, fit_points=9, calibrate_points=6, test_points=6, anchors=3, pairs=1)
 

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
+from chunkfit.files.errors import UsageError
 from chunkfit.profiler.domains import SYNTHETIC_DOMAIN
 from chunkfit.profiler.law import BOUNDARY_SHARE, axis_range, corners, draw, inside, step_pairs
 from chunkfit.tables.domain import Domain
-from chunkfit.tables.errors import UsageError
 from chunkfit.tables.grid import scene_of
 
 # 64 decodes of 4,096 tokens would need 8 times its KV capacity.

@@ -6,10 +6,10 @@ import pyarrow.parquet as pq
 import pytest
 from pydantic import ValidationError
 
+from chunkfit.files.errors import FingerprintMismatchError, ProfileFormatError, StorageError, UsageError
 from chunkfit.profiler.meta import ProfileMeta
 from chunkfit.profiler.profile import Profile, concat, file_sha256
 from chunkfit.profiler.synthetic_profile import synthetic_profile
-from chunkfit.tables.errors import FingerprintMismatchError, ProfileFormatError, StorageError, UsageError
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,7 @@ import time
 import numpy as np
 import pytest
 
+from chunkfit.files.errors import ProfileFormatError
 from chunkfit.profiler.asking import read_choice
 from chunkfit.profiler.choose import next_choice
 from chunkfit.profiler.cost import CostModel, usual_work
@@ -22,7 +23,6 @@ from chunkfit.profiler.rounds import CHOICE_S
 from chunkfit.profiler.schedule import side_by_side
 from chunkfit.profiler.session import run_session
 from chunkfit.profiler.sweep import profile_of_journal
-from chunkfit.tables.errors import ProfileFormatError
 
 from .test_session import FakeDevice
 

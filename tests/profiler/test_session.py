@@ -6,6 +6,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from chunkfit.files.errors import DeviceMemoryError, ProfileFormatError
 from chunkfit.fitters.factors import pair_factor
 from chunkfit.profiler.condition import Condition, DeviceState
 from chunkfit.profiler.cost import CostModel
@@ -18,7 +19,6 @@ from chunkfit.profiler.plan import PAIR_REPEATS, draw_plan
 from chunkfit.profiler.schedule import side_by_side
 from chunkfit.profiler.session import pilot, run_session
 from chunkfit.profiler.sweep import profile_of_journal
-from chunkfit.tables.errors import DeviceMemoryError, ProfileFormatError
 
 PLAN = draw_plan(SYNTHETIC_DOMAIN, (129,), 0, fit_points=60, calibrate_points=50, test_points=60)
 LARGEST = max(point.n * point.k + point.u + point.c for point in PLAN.test)

@@ -9,13 +9,13 @@ import time
 import pytest
 
 from chunkfit.engine.config import PRESETS
+from chunkfit.files.errors import DeviceUnavailableError, UsageError
 from chunkfit.profiler.domains import SYNTHETIC_DOMAIN, cpu_domain
 from chunkfit.profiler.journal import MeasuredLine, read_journal
 from chunkfit.profiler.plan import SESSIONS, draw_plan
 from chunkfit.profiler.profile import Profile
 from chunkfit.profiler.request import ProfileRequest
 from chunkfit.profiler.sweep import journalled_plan, profile
-from chunkfit.tables.errors import DeviceUnavailableError, UsageError
 
 PLAN = draw_plan(
     SYNTHETIC_DOMAIN, (129,), 3, fit_points=40, calibrate_points=30, test_points=30, anchors=6, warmups=0, warmup_ms=0.0

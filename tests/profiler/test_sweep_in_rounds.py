@@ -9,11 +9,11 @@ import time
 import numpy as np
 import pytest
 
+from chunkfit.files.errors import UsageError
 from chunkfit.profiler.journal import MeasuredLine, read_journal
 from chunkfit.profiler.profile import Profile
 from chunkfit.profiler.request import ProfileRequest
 from chunkfit.profiler.sweep import journalled_plan, profile
-from chunkfit.tables.errors import UsageError
 
 from .test_rounds import PLAN, START, off, plan_in_rounds
 

@@ -2,10 +2,10 @@
 
 import pytest
 
+from chunkfit.files.errors import UsageError
 from chunkfit.scheduler.capacity import capacity
 from chunkfit.scheduler.metrics import good_requests
 from chunkfit.scheduler.workloads.registry import workload
-from chunkfit.tables.errors import UsageError
 from tests.support.runs import served_in_order
 
 

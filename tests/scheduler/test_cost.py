@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.random_tables import random_table
 
+from chunkfit.files.errors import UsageError
 from chunkfit.scheduler.cost import (
     CURVED,
     OUTSIDE,
@@ -21,7 +22,6 @@ from chunkfit.scheduler.cost import (
 from chunkfit.scheduler.cost.factors import FACTOR_ONE
 from chunkfit.tables import Batch, OutOfDomainError
 from chunkfit.tables.adjusted_table import AdjustedTable
-from chunkfit.tables.errors import UsageError
 from chunkfit.tables.fixed_point import budget_ticks
 
 TICK = 1 << 14

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 import chunkfit
+from chunkfit.files.errors import LogFormatError, OutOfDomainError, TableFormatError, UsageError
 from chunkfit.scheduler.cost import CURVED, SLOWEAVE, bound_ticks, from_table, residual_factors
 from chunkfit.scheduler.cost.alone import alone_ms
 from chunkfit.scheduler.cost.sources import believed, true
-from chunkfit.tables.errors import LogFormatError, OutOfDomainError, TableFormatError, UsageError
 from tests.support.serving import workload
 from tests.support.studies import TABLE
 

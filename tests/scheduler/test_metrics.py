@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from chunkfit.files.errors import UsageError
 from chunkfit.scheduler.metrics import GATES, figures, good_requests, measure, over_seeds, summary
 from chunkfit.scheduler.requests import Status
-from chunkfit.tables.errors import UsageError
 from tests.support.runs import finished, never_started, requests_of
 
 

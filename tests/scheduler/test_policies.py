@@ -3,11 +3,11 @@
 import pytest
 from support.serving import chunks_of, state_of
 
+from chunkfit.files.errors import UsageError
 from chunkfit.scheduler.cost import SLOWEAVE
 from chunkfit.scheduler.policies import FAMILIES, policy
 from chunkfit.scheduler.policies.decide import decide
 from chunkfit.scheduler.state import Limits
-from chunkfit.tables.errors import UsageError
 
 COST = SLOWEAVE.cost()
 

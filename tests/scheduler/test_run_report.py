@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from chunkfit.files.errors import RunReportError, StorageError
 from chunkfit.scheduler.metrics import measure
 from chunkfit.scheduler.requests import Status
 from chunkfit.scheduler.run_report import (
@@ -20,7 +21,6 @@ from chunkfit.scheduler.run_report import (
     write_csv,
 )
 from chunkfit.scheduler.workloads.registry import workload
-from chunkfit.tables.errors import RunReportError, StorageError
 from tests.support.runs import finished, never_started
 
 

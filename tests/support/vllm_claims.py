@@ -9,11 +9,11 @@ from functools import partial
 
 import numpy as np
 
+from chunkfit.files.errors import DeviceMemoryError
 from chunkfit.integrations.vllm.device import VllmDevice, open_engine
 from chunkfit.integrations.vllm.facts import domain_of
 from chunkfit.integrations.vllm.recorder import RecordingScheduler
 from chunkfit.tables.batch import Batch
-from chunkfit.tables.errors import DeviceMemoryError
 from support.vllm_harness import ENGINE
 
 DECODES, CONTEXT, TURNS, STEPS = 6, 600, 6, 20

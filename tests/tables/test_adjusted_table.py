@@ -7,9 +7,9 @@ import pytest
 from support.random_tables import random_table
 
 from chunkfit import Batch, OutOfDomainError
+from chunkfit.files.errors import UsageError
 from chunkfit.tables.adjusted_table import AdjustedTable
 from chunkfit.tables.closure import read_surface, seams
-from chunkfit.tables.errors import UsageError
 from chunkfit.tables.fixed_point import raised
 from chunkfit.tables.lookup import WEIGHT_ONE
 

@@ -4,10 +4,10 @@ import doctest
 
 import pytest
 
+from chunkfit.files.errors import OutOfDomainError, UsageError
 from chunkfit.tables import batch as batch_module
 from chunkfit.tables.batch import Batch, Chunk, Scene
 from chunkfit.tables.domain import Domain
-from chunkfit.tables.errors import OutOfDomainError, UsageError
 
 DOMAIN = Domain(
     max_decodes=8,

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.random_tables import random_table
 
+from chunkfit.files.errors import StorageError, TableFormatError
+from chunkfit.files.json_paths import last_complete_path
 from chunkfit.tables import CostTable
 from chunkfit.tables.document import MAX_BYTES, checksum, dumps, parse
-from chunkfit.tables.errors import StorageError, TableFormatError
-from chunkfit.tables.json_paths import last_complete_path
 from chunkfit.tables.schema_file import schema_text, shipped_schema
 
 

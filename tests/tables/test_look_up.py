@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.random_tables import random_table
 
+from chunkfit.files.errors import UsageError
 from chunkfit.tables import Batch, OutOfDomainError
-from chunkfit.tables.errors import UsageError
 
 seeds = st.integers(0, 10_000)
 

@@ -15,7 +15,7 @@ from chunkfit.engine.graphs.piecewise import Pieces
 from chunkfit.engine.graphs.sizes import CAPTURE_SIZES, DECODE_SIZES
 from chunkfit.engine.kv_cache import PAGE_SIZE
 from chunkfit.engine.model import Decoder
-from chunkfit.tables.errors import DeviceUnavailableError, UsageError
+from chunkfit.files.errors import DeviceUnavailableError, UsageError
 
 SHAPE = ModelConfig(
     name="test",

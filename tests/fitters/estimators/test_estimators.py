@@ -145,8 +145,8 @@ def test_quantreg_and_the_linear_program_reach_the_same_loss(q):
 
 
 def test_a_regression_that_does_not_converge_is_an_error(monkeypatch):
+    from chunkfit.files.errors import FitError
     from chunkfit.fitters.estimators import quantile
-    from chunkfit.tables.errors import FitError
 
     monkeypatch.setattr(quantile, "MOST_ITERATIONS", 2)
     with pytest.raises(FitError, match=r"fitter quantile, scene decode, quantile 0.5: .*expected convergence on 300"):

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from chunkfit.files.errors import FitError
 from chunkfit.fitters.estimators import least_squares
 from chunkfit.fitters.estimators.boosted import boost
-from chunkfit.tables.errors import FitError
 
 
 def test_it_recovers_and_keeps_to_zero():

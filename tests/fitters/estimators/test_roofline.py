@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from support.operators import LAYERS, engine_ms, operator_results
 
+from chunkfit.files.errors import FingerprintMismatchError, FitError
 from chunkfit.fitters.estimators.estimator import SplitCurve
 from chunkfit.fitters.estimators.registry import estimators
 from chunkfit.fitters.estimators.roofline import operators_of, roofline
@@ -17,7 +18,6 @@ from chunkfit.profiler.domains import SYNTHETIC_DOMAIN
 from chunkfit.profiler.law import draw
 from chunkfit.profiler.synthetic_profile import synthetic_profile
 from chunkfit.tables.batch import SCENES
-from chunkfit.tables.errors import FingerprintMismatchError, FitError
 from chunkfit.tables.grid import scene_of
 
 LADDERS = {scene: ladder_for(SYNTHETIC_DOMAIN, scene, ()) for scene in SCENES}

@@ -13,10 +13,10 @@ from support.live import led
 from support.random_tables import random_table
 
 from chunkfit import Batch, CostTable
+from chunkfit.files.errors import CalibrationStateError, UsageError
 from chunkfit.fitters.online.calibrator import DriftEvent, OnlineCalibrator
 from chunkfit.fitters.online.tracking import WINDOW, Level, Tail
 from chunkfit.profiler.synthetic_profile import synthetic_iterations, synthetic_profile
-from chunkfit.tables.errors import CalibrationStateError, UsageError
 
 
 @pytest.fixture(scope="module")

@@ -9,9 +9,9 @@ import time
 
 import pytest
 
+from chunkfit.files.errors import LogFormatError, StorageError
 from chunkfit.integrations.vllm.record_file import FILES, RecordFile, line_of
 from chunkfit.profiler.importers.ingest import ingest
-from chunkfit.tables.errors import LogFormatError, StorageError
 from chunkfit.tables.fingerprint import Fingerprint
 
 ENGINE = Fingerprint(device_kind="cpu", engine="vllm", engine_version="0.32.0", capture_sizes=(1, 2, 4))

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from support.served_table import DOMAIN, served_table
 
+from chunkfit.files.errors import FingerprintMismatchError, TableFormatError, UsageError
 from chunkfit.integrations.vllm.counters import Counters
-from chunkfit.tables.errors import FingerprintMismatchError, TableFormatError, UsageError
 
 TPOT_MS = 25.0
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from chunkfit.files.errors import LogFormatError, UsageError
 from chunkfit.profiler.importers.ingest import ingest
 from chunkfit.profiler.importers.samples import ReadOptions
-from chunkfit.tables.errors import LogFormatError, UsageError
 
 BAD = Path(__file__).parent / "bad_logs"
 COLUMNS = ReadOptions({"n": "n", "k": "k", "c": "c", "u": "u", "latency": "ms"}, "ms")

@@ -11,11 +11,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from chunkfit import Batch, Profile
+from chunkfit.files.errors import LogFormatError, UsageError
 from chunkfit.profiler.importers.ingest import ingest
 from chunkfit.profiler.importers.samples import ReadOptions
 from chunkfit.profiler.meta import ProfileMeta
 from chunkfit.profiler.profile import concat
-from chunkfit.tables.errors import LogFormatError, UsageError
 from chunkfit.tables.fingerprint import Fingerprint
 
 LOGS = Path(__file__).parent / "logs"

@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from chunkfit.files.errors import LogFormatError
 from chunkfit.profiler.importers.ingest import ingest
 from chunkfit.profiler.importers.samples import ReadOptions
-from chunkfit.tables.errors import LogFormatError
 
 FOLDER = os.environ.get("CHUNKFIT_PUBLIC_DATA")
 pytestmark = pytest.mark.skipif(FOLDER is None, reason="CHUNKFIT_PUBLIC_DATA is not set: no public logs here")

@@ -5,10 +5,10 @@ import json
 import pytest
 
 from chunkfit.engine import PRESETS
+from chunkfit.files.errors import DeviceUnavailableError, ProfileFormatError, UsageError
 from chunkfit.profiler.microbench import results
 from chunkfit.profiler.microbench.grid import parts_of
 from chunkfit.profiler.microbench.run import LEAST_REPLAYS, microbench
-from chunkfit.tables.errors import DeviceUnavailableError, ProfileFormatError, UsageError
 
 CONFIG = PRESETS["tiny"]
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from support.live_runs import synthetic_table, virtual
 
+from chunkfit.files.errors import FingerprintMismatchError, UsageError
 from chunkfit.profiler.sentinel import judge
 from chunkfit.scheduler.live import rates
 from chunkfit.scheduler.live.bench import Bench
@@ -16,7 +17,6 @@ from chunkfit.scheduler.live.targets import maker, targets_for
 from chunkfit.scheduler.policies import policy
 from chunkfit.tables import CostTable
 from chunkfit.tables.document import sealed
-from chunkfit.tables.errors import FingerprintMismatchError, UsageError
 
 SPEC = "mixed:prompt_scale=0.5x,output_scale=0.5x"
 POLICIES = ("sloweave", "fixed-128", "fixed-512", "slidingserve-512")

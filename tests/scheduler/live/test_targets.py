@@ -4,11 +4,11 @@ import pytest
 from support.live_runs import synthetic_table
 from support.serving import workload
 
+from chunkfit.files.errors import UsageError
 from chunkfit.scheduler.live.opening import limits_of
 from chunkfit.scheduler.live.targets import maker, refused_note, require_room, targets_for
 from chunkfit.scheduler.state import Limits
 from chunkfit.tables import Batch
-from chunkfit.tables.errors import UsageError
 
 SPEC = "mixed:prompt_scale=0.5x"
 

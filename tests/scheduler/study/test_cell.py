@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from chunkfit.files.errors import UsageError
 from chunkfit.scheduler.cost.sources import believed
 from chunkfit.scheduler.metrics import measure
 from chunkfit.scheduler.policies import policy
@@ -10,7 +11,6 @@ from chunkfit.scheduler.simulate import simulate
 from chunkfit.scheduler.state import Limits
 from chunkfit.scheduler.study.cell import Cell, Setting, cell, play, run_cell
 from chunkfit.scheduler.workloads.registry import workload
-from chunkfit.tables.errors import UsageError
 from tests.support.studies import COSTS, SETTING, SMALL, TABLE
 
 

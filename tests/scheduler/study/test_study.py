@@ -5,6 +5,14 @@ import signal
 
 import pytest
 
+from chunkfit.files.errors import (
+    ChunkfitError,
+    MissingExtraError,
+    RunReportError,
+    StorageError,
+    UsageError,
+    WorkerError,
+)
 from chunkfit.scheduler.compiled import sources_digest
 from chunkfit.scheduler.study import journal as journals
 from chunkfit.scheduler.study.cell import cell
@@ -13,14 +21,6 @@ from chunkfit.scheduler.study.on_ray import Ray
 from chunkfit.scheduler.study.pools import Processes
 from chunkfit.scheduler.study.study import Study
 from chunkfit.scheduler.study.summary import groups
-from chunkfit.tables.errors import (
-    ChunkfitError,
-    MissingExtraError,
-    RunReportError,
-    StorageError,
-    UsageError,
-    WorkerError,
-)
 from tests.support.studies import COSTS, SETTING, SMALL, Counting, cells_of
 
 CELLS = cells_of()

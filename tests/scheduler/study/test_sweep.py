@@ -2,10 +2,10 @@
 
 import pytest
 
+from chunkfit.files.errors import UsageError
 from chunkfit.scheduler.cost.sources import believed, true
 from chunkfit.scheduler.policies import policy
 from chunkfit.scheduler.study.sweep import PARAMETERS, Texts, parameter
-from chunkfit.tables.errors import UsageError
 
 SERVE = "slidingserve:sorter=no"
 

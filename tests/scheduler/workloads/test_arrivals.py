@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from chunkfit.files.errors import UsageError
 from chunkfit.scheduler.workloads.arrivals import PROCESSES, Shape, gamma, on_off, poisson, square
-from chunkfit.tables.errors import UsageError
 
 BURSTY = Shape(cv=1, period_ms=4000, on_ms=1000, peak=2.93)
 SHAPES = {

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
+from chunkfit.files.errors import UsageError
 from chunkfit.scheduler.requests import UNKNOWN_OUTPUT, WORKLOAD
 from chunkfit.scheduler.workloads.registry import KINDS, workload
 from chunkfit.scheduler.workloads.workload import Workload, empty_requests
-from chunkfit.tables.errors import UsageError
 
 SYNTHETIC = [name for name, kind in KINDS.items() if not kind.file_options]
 

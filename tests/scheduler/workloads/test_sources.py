@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from chunkfit.files.errors import LogFormatError
 from chunkfit.scheduler.workloads.prefix_cache import PrefixCache
 from chunkfit.scheduler.workloads.registry import workload
-from chunkfit.tables.errors import LogFormatError
 
 TARGETS = "ttft=1s,tpot=25ms"
 AZURE = [

@@ -6,7 +6,7 @@ import shlex
 from html import escape
 from os import PathLike
 
-from ...tables.writing import write_atomically
+from ...files.writing import write_atomically
 from ..evidence import evidence_lines
 from .concerns import Concern, Level, concerns
 from .evidence import Evidence

@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.random_tables import random_table
 
+from chunkfit.files.errors import UsageError
+from chunkfit.planning.sizing import Prompt, budget_ridge, retune_fields, static_budget
 from chunkfit.tables import Batch, CostTable, OutOfDomainError
 from chunkfit.tables.document import sealed
-from chunkfit.tables.errors import UsageError
 from chunkfit.tables.fingerprint import Fingerprint
-from chunkfit.tables.sizing import Prompt, budget_ridge, retune_fields, static_budget
 
 seeds = st.integers(0, 10_000)
 

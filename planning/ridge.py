@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .errors import UsageError
+from ..files.errors import UsageError
 
 METHOD = "two-piece fit level + slope * max(0, tokens - ridge), least squares of relative error"
 PLACES = 400

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from chunkfit.tables.record import Record
+from chunkfit.files.record import Record
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from .output import JsonFlag, emit
+from ..output import JsonFlag, emit
 
 
 def report(
@@ -22,10 +22,10 @@ def report(
 
     Example: chunkfit report table.json --profile profile.parquet --out report.html
     """
-    from .guard import escape
-    from .page.concerns import Level, concerns
-    from .page.evidence import gather
-    from .page.write import save_report
+    from ..guard import escape
+    from .concerns import Level, concerns
+    from .evidence import gather
+    from .write import save_report
 
     evidence = gather(table, profile)
     save_report(evidence, out)

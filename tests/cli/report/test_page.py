@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from support.browser import CHROMIUM, visit
 
-from chunkfit.cli.page import sections
-from chunkfit.cli.page.evidence import gather, misses
-from chunkfit.cli.page.figures import MOST_DOTS, thinned
-from chunkfit.cli.page.write import report_html
-from chunkfit.tables.errors import TableFormatError, UsageError
+from chunkfit.cli.report import sections
+from chunkfit.cli.report.evidence import gather, misses
+from chunkfit.cli.report.figures import MOST_DOTS, thinned
+from chunkfit.cli.report.write import report_html
+from chunkfit.files.errors import TableFormatError, UsageError
 from chunkfit.tables.fixed_point import to_ms
 
 SECTIONS = ["curves", "residuals", "coverage", "gap", "candidates", "drift", "fingerprint"]
@@ -137,8 +137,8 @@ def test_a_fallen_bound_is_named_and_drawn_all_the_same(folder, tmp_path, eviden
     base["expected_ms"][last] = base["bound_ms"][last] = float(np.floor(low))
     (tmp_path / "fallen.json").write_text(json.dumps(content))
     # What is tested is the page, not the fit done again.
-    monkeypatch.setattr("chunkfit.cli.page.evidence.repeated", lambda *_: evidence.repeat)
-    monkeypatch.setattr("chunkfit.cli.page.write.SECTIONS", (sections.curves,))
+    monkeypatch.setattr("chunkfit.cli.report.evidence.repeated", lambda *_: evidence.repeat)
+    monkeypatch.setattr("chunkfit.cli.report.write.SECTIONS", (sections.curves,))
     html = report_html(gather(tmp_path / "fallen.json", folder / "profile.parquet"))
     assert "NOT VALID" in html
     assert "a batch with less work" in html

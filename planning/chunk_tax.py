@@ -13,11 +13,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .batch import Scene
-from .cost_table import CostTable
-from .errors import UsageError
-from .fixed_point import to_ms
-from .grid import Points
+from ..files.errors import UsageError
+from ..tables.batch import Scene
+from ..tables.cost_table import CostTable
+from ..tables.fixed_point import to_ms
+from ..tables.grid import Points
 from .sizing import Prompt
 
 

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from chunkfit.files.errors import UsageError
+from chunkfit.planning.chunk_tax import chunk_tax, chunks_of
+from chunkfit.planning.sizing import Prompt
 from chunkfit.tables import Batch, OutOfDomainError
-from chunkfit.tables.chunk_tax import chunk_tax, chunks_of
-from chunkfit.tables.errors import UsageError
-from chunkfit.tables.sizing import Prompt
 
 
 @given(st.integers(1, 400), st.integers(0, 399), st.integers(1, 500))

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from .batch import Batch
-from .cost_table import CostTable
-from .errors import OutOfDomainError, UsageError
-from .fingerprint import Fingerprint, Severity, severity
-from .fixed_point import ticks_up, to_ms
-from .grid import Points
-from .lookup import WEIGHT_ONE
+from ..files.errors import OutOfDomainError, UsageError
+from ..tables.batch import Batch
+from ..tables.cost_table import CostTable
+from ..tables.fingerprint import Fingerprint, Severity, severity
+from ..tables.fixed_point import ticks_up, to_ms
+from ..tables.grid import Points
+from ..tables.lookup import WEIGHT_ONE
 from .ridge import ENOUGH, Ridge, find_ridge
 
 # What the token budget is called by the engine a table was measured on: those count decodes in it.

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from chunkfit.cli.page.concerns import Level, concerns
+from chunkfit.cli.report.concerns import Level, concerns
 from chunkfit.profiler.sentinel import SentinelVerdict
 from chunkfit.tables.document import Finding
 

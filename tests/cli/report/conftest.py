@@ -4,7 +4,7 @@ import pytest
 from support.engine_log import COLUMNS, write_engine_log
 from support.fitting import fit
 
-from chunkfit.cli.page.evidence import gather
+from chunkfit.cli.report.evidence import gather
 from chunkfit.profiler.importers.ingest import ingest
 from chunkfit.profiler.synthetic_profile import synthetic_profile
 from chunkfit.tables.cost_table import CostTable

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chunkfit.tables.errors import UsageError
-from chunkfit.tables.ridge import find_ridge, find_ridge_of_repeats
+from chunkfit.files.errors import UsageError
+from chunkfit.planning.ridge import find_ridge, find_ridge_of_repeats
 
 TOKENS = np.unique(np.geomspace(1, 8192, 24).round())
 

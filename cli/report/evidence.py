@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from ...files.errors import CertificationError, ChunkfitError, TableFormatError, UsageError
 from ...fitters.metrics import clopper_pearson
 from ...fitters.repeat import Repeat, repeated
 from ...fitters.rows import Rows, held_out
@@ -16,7 +17,6 @@ from ...profiler.profile import Profile, file_sha256
 from ...tables.arrays import TableArrays, from_document
 from ...tables.batch import Scene
 from ...tables.document import Finding
-from ...tables.errors import CertificationError, ChunkfitError, TableFormatError, UsageError
 from ...tables.grid import scene_of
 from ...tables.schema_v1 import TableV1
 
