@@ -10,7 +10,7 @@ import numpy as np
 from ..profiler.microbench.results import MicrobenchV1
 from ..tables.arrays import TableArrays
 from ..tables.batch import Scene
-from ..tables.closure import close_bounds
+from ..tables.closure import monotone_majorant
 from ..tables.domain import Domain
 from ..tables.fixed_point import nearest_ticks, ticks_up, to_ms
 from ..tables.grid import Axes, Ladder, Surface
@@ -62,7 +62,7 @@ class Built:
 
     def closed(self, unclosed: Mapping[Scene, Surface]) -> TableArrays:
         """E, and the bound that keeps the order."""
-        return self._arrays(close_bounds(self.axes, self.ladders, self.expected, unclosed))
+        return self._arrays(monotone_majorant(self.axes, self.ladders, self.expected, unclosed))
 
     def raw(self, unclosed: Mapping[Scene, Surface]) -> TableArrays:
         """E and bound as they stand before closure: what monotonicity costs is the difference."""

@@ -23,7 +23,7 @@ from scipy import sparse
 from ..tables.batch import Scene
 from ..tables.grid import SCENE_AXES, Axes, Ladder, Points, batch_totals, corners, locate_all
 from ..tables.lookup import WEIGHT_ONE
-from .close_expected import close_expected
+from .isotonic_projection import isotonic_projection
 from .normal_equations import Matrix, solved
 from .robust import huber_weights
 from .rows import Rows
@@ -82,7 +82,7 @@ def ladder_weights(ladder: Ladder, points: Points) -> Matrix:
     return sparse.csr_matrix(entries, shape=(len(points), last + 1))
 
 
-def corrected(
+def smooth_residuals(
     axes: Axes,
     scene: Scene,
     ladder: Ladder,
@@ -116,7 +116,7 @@ def corrected(
     raw_ladder = ladder_ms * (1 + correction[:knots])
     ladder_measured = np.asarray(to_ladder.sum(axis=0)).ravel() >= MEASURED_WEIGHT
     # Each part is closed by itself, so the base is fitted beside the ladder as it will stand.
-    beside = rows.latency_ms - to_ladder @ close_expected(raw_ladder, ladder_measured) - to_base @ base_ms
+    beside = rows.latency_ms - to_ladder @ isotonic_projection(raw_ladder, ladder_measured) - to_base @ base_ms
     base_correction = _solve(design[:, knots:], beside / model, smooth[knots:, knots:], strength)
     return Nodes(
         raw_ladder,

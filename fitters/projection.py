@@ -40,7 +40,7 @@ class Projected:
         return self.curve.total_ms(points)
 
 
-def split(curve: Curve, scene: Scene, ladder: Ladder, measured: Points) -> SplitCurve:
+def additive_split(curve: Curve, scene: Scene, ladder: Ladder, measured: Points) -> SplitCurve:
     """`curve` in two parts, itself when it is made of them. measured: points of the scene, shape (points, 4)."""
     if isinstance(curve, SplitCurve):
         return curve

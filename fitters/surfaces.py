@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from ..tables.batch import Scene
 from ..tables.fixed_point import nearest_ticks, ticks_up
 from ..tables.grid import Axes, Ladder, Points, Surface, node_points
-from .close_expected import close_expected
 from .estimators.estimator import Lift, Millis, SceneModel
-from .node_residuals import Nodes, corrected
-from .projection import split
+from .isotonic_projection import isotonic_projection
+from .node_residuals import Nodes, smooth_residuals
+from .projection import additive_split
 from .rows import Rows
 from .scale import scale_of, spread_parts
 from .spread import Spread
@@ -41,21 +41,21 @@ def scene_surfaces(
     step_totals: Sequence[int],
     strength: float | None = None,
 ) -> SceneSurfaces:
-    """Surfaces of one scene from its model and the point medians of its fit rows; strength as in `corrected`.
+    """Surfaces of one scene from its model and the point medians of its fit rows; strength as in `smooth_residuals`.
 
     scale: the name of a shape, of "spread" the spread itself.
     """
     points = node_points(axes, scene)
     totals = np.asarray(ladder.batch_tokens, dtype=np.int64)
     shape = axes.shape(scene)
-    curve = split(model.expected, scene, ladder, medians.points)
+    curve = additive_split(model.expected, scene, ladder, medians.points)
     ladder_ms, base_ms = _parts(curve.ladder_ms(totals), curve.base_ms(points))
     node_ladder = np.interp(points[:, 0] + points[:, 2], totals, ladder_ms)
-    nodes = corrected(axes, scene, ladder, ladder_ms, base_ms, node_ladder, medians, step_totals, strength)
+    nodes = smooth_residuals(axes, scene, ladder, ladder_ms, base_ms, node_ladder, medians, step_totals, strength)
     # Base is an increment on top of the ladder: the offset makes its closure relative to the sum.
     offset = float(np.median(ladder_ms))
-    closed_ladder = np.maximum(close_expected(nodes.ladder, nodes.ladder_measured), SMALLEST_MS)
-    closed_base = close_expected(nodes.base, nodes.base_measured, offset)
+    closed_ladder = np.maximum(isotonic_projection(nodes.ladder, nodes.ladder_measured), SMALLEST_MS)
+    closed_base = isotonic_projection(nodes.base, nodes.base_measured, offset)
     if isinstance(scale, Spread):
         node_ladder = np.interp(points[:, 0] + points[:, 2], totals, closed_ladder).reshape(shape)
         scales = spread_parts(
@@ -83,7 +83,7 @@ def _ordered(
     Left to the bound's closure it would only be moved up: a noisy region would be paid for by all larger batches.
     """
     offset = float(np.median(ladder_ms + multiplier * scales[0]))
-    bound_ms = close_expected(base_ms + multiplier * scales[1], measured, offset)
+    bound_ms = isotonic_projection(base_ms + multiplier * scales[1], measured, offset)
     return np.maximum(bound_ms - base_ms, 0.0) / multiplier
 
 

@@ -40,7 +40,7 @@ def running_max(values: Ticks) -> Ticks:
     return values
 
 
-def close_bounds(
+def monotone_majorant(
     axes: Axes,
     ladders: Mapping[Scene, Ladder],
     expected: Mapping[Scene, Surface],

@@ -2,7 +2,7 @@
 
 Each scene's points go to the nearest value of every axis: its measured values where they are a grid, log-spaced
 ones where they are a scatter. Cells hold the median, weighted by its points, and are projected onto the non-decreasing
-arrays (monotone_projection.py); cells without points only follow. Past its outermost values it is constant.
+arrays (isotonic_projection.py); cells without points only follow. Past its outermost values it is constant.
 """
 
 from __future__ import annotations
@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 
 from ...tables.batch import Scene
 from ...tables.grid import POINT_COLUMN, SCENE_AXES, Axes, Ladder, Points
-from ..close_expected import in_order, with_room
 from ..folds import MOST_VALUES
-from ..monotone_projection import monotone
+from ..isotonic_projection import in_order, monotone, with_room
 from ..node_residuals import base_weights
 from ..robust import huber_weights
 from ..rows import Rows, point_medians

@@ -21,7 +21,7 @@ from ...files.errors import FitError
 from ...profiler.microbench.results import MicrobenchV1, OperatorRowV1
 from ...tables.batch import Scene
 from ...tables.grid import Ladder, Points, batch_totals
-from ..monotone_projection import monotone
+from ..isotonic_projection import monotone
 from ..robust import huber_weights
 from ..rows import Rows
 from .estimator import Estimator, Millis, SceneModel

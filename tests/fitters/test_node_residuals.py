@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from chunkfit.fitters import node_residuals
-from chunkfit.fitters.close_expected import close_expected
-from chunkfit.fitters.node_residuals import base_weights, corrected, ladder_weights, smoothness
+from chunkfit.fitters.isotonic_projection import isotonic_projection
+from chunkfit.fitters.node_residuals import base_weights, ladder_weights, smooth_residuals, smoothness
 from chunkfit.fitters.rows import Rows
 from chunkfit.tables.batch import Scene
 from chunkfit.tables.fixed_point import nearest_ticks, to_ms
@@ -43,7 +43,7 @@ def fitted(limits, surprise):
     rows = Rows(points, latency, np.arange(1500), np.zeros(1500, dtype=bool))
     ladder = Ladder((2, 8, 32, 128, 129, 272))
     nodes = node_points(AXES, Scene.MIXED)
-    result = corrected(
+    result = smooth_residuals(
         AXES, Scene.MIXED, ladder, np.full(6, 10.0), np.zeros(len(nodes)), np.full(len(nodes), 10.0), rows, (129,)
     )
     read = (
@@ -83,7 +83,7 @@ def test_a_scene_of_hardly_any_points_is_corrected_without_a_warning(count):
     ladder, nodes = Ladder((2, 32, 272)), node_points(AXES, Scene.MIXED)
     rows = Rows(points, np.full(count, 12.0), np.arange(count), np.zeros(count, dtype=bool))
     model = np.full(3, 10.0), np.zeros(len(nodes)), np.full(len(nodes), 10.0)
-    made = corrected(AXES, Scene.MIXED, ladder, *model, rows, ())
+    made = smooth_residuals(AXES, Scene.MIXED, ladder, *model, rows, ())
     # Towards 20% more, and no further: a few points are not trusted far.
     assert 10.0 < made.ladder.max() < 12.0
 
@@ -105,8 +105,8 @@ def test_a_ladder_that_the_closure_changes_is_made_up_for_by_the_base():
     true = np.where(totals < 100, 14.0, 9.0)
     rows = Rows(points, true, np.arange(1500), np.zeros(1500, dtype=bool))
     nodes = node_points(AXES, Scene.MIXED)
-    made = corrected(AXES, Scene.MIXED, ladder, flat, np.zeros(len(nodes)), np.full(len(nodes), 10.0), rows, ())
-    closed = close_expected(made.ladder, made.ladder_measured)
+    made = smooth_residuals(AXES, Scene.MIXED, ladder, flat, np.zeros(len(nodes)), np.full(len(nodes), 10.0), rows, ())
+    closed = isotonic_projection(made.ladder, made.ladder_measured)
     read = ladder_weights(ladder, points) @ closed + base_weights(AXES, Scene.MIXED, points) @ made.base.ravel()
     assert not np.allclose(closed, made.ladder)
     assert np.quantile(np.abs(read / true - 1), 0.5) < 0.1

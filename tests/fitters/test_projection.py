@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from chunkfit.fitters.close_expected import close_expected
 from chunkfit.fitters.estimators.scene_experts import scene_experts
+from chunkfit.fitters.isotonic_projection import isotonic_projection
 from chunkfit.fitters.knots import axes_for, ladder_for
 from chunkfit.fitters.node_residuals import base_weights, ladder_weights
-from chunkfit.fitters.projection import Projected, split
+from chunkfit.fitters.projection import Projected, additive_split
 from chunkfit.fitters.rows import rows_of
 from chunkfit.profiler.devices import truth
 from chunkfit.profiler.domains import SYNTHETIC_DOMAIN
@@ -36,12 +36,12 @@ def of(scene, points):
 def test_a_projected_truth_is_read_back(scene, p99):
     """Ladder and base nodes, each closed by itself, read as the table reads: nothing but the form is lost."""
     axes, ladder = axes_for(SYNTHETIC_DOMAIN, LAW), ladder_for(SYNTHETIC_DOMAIN, scene, STEPS)
-    parts = split(Formula(), scene, ladder, of(scene, LAW))
+    parts = additive_split(Formula(), scene, ladder, of(scene, LAW))
     ladder_ms = parts.ladder_ms(np.asarray(ladder.batch_tokens))
     base_ms = parts.base_ms(node_points(axes, scene))
     shape = axes.shape(scene)
-    closed_ladder = close_expected(ladder_ms, np.ones(len(ladder_ms), dtype=bool))
-    closed_base = close_expected(base_ms.reshape(shape), np.ones(shape, dtype=bool), float(np.median(ladder_ms)))
+    closed_ladder = isotonic_projection(ladder_ms, np.ones(len(ladder_ms), dtype=bool))
+    closed_base = isotonic_projection(base_ms.reshape(shape), np.ones(shape, dtype=bool), float(np.median(ladder_ms)))
     asked = of(scene, ASKED)
     read = ladder_weights(ladder, asked) @ closed_ladder + base_weights(axes, scene, asked) @ closed_base.ravel()
     error = np.abs(read / truth.base_ms(asked) - 1)
@@ -53,12 +53,12 @@ def test_a_curve_of_parts_is_left_alone():
     rows = rows_of(synthetic_profile(0, fit_points=300, calibrate_points=3, test_points=3), "fit")
     ladders = {scene: ladder_for(SYNTHETIC_DOMAIN, scene, STEPS) for scene in SCENES}
     for scene, model in scene_experts(rows, ladders).items():
-        assert split(model.expected, scene, ladders[scene], of(scene, rows.points)) is model.expected
+        assert additive_split(model.expected, scene, ladders[scene], of(scene, rows.points)) is model.expected
 
 
 def test_a_projection_is_the_curve_at_every_point():
     scene = SCENES[2]
-    parts = split(Formula(), scene, ladder_for(SYNTHETIC_DOMAIN, scene, STEPS), of(scene, LAW))
+    parts = additive_split(Formula(), scene, ladder_for(SYNTHETIC_DOMAIN, scene, STEPS), of(scene, LAW))
     assert isinstance(parts, Projected)
     asked = of(scene, ASKED)
     assert np.allclose(parts.ladder_ms(asked[:, 0] + asked[:, 2]) + parts.base_ms(asked), truth.base_ms(asked))

@@ -6,7 +6,7 @@ import numpy as np
 
 from chunkfit.tables.arrays import TableArrays, axes_document, scenes_document
 from chunkfit.tables.batch import SCENES, Scene
-from chunkfit.tables.closure import close_bounds, running_max
+from chunkfit.tables.closure import monotone_majorant, running_max
 from chunkfit.tables.cost_table import CostTable
 from chunkfit.tables.document import sealed
 from chunkfit.tables.domain import Domain
@@ -70,7 +70,7 @@ def random_arrays(seed: int, max_n: int = 12, max_k: int = 60, max_u: int = 40, 
             rng.integers(0, int(scale), size=count), rng.integers(0, int(scale), size=axes.shape(scene))
         )
         measured[scene] = rng.random(axes.shape(scene)) < 0.7
-    return TableArrays(axes, ladders, expected, close_bounds(axes, ladders, expected, bound), measured)
+    return TableArrays(axes, ladders, expected, monotone_majorant(axes, ladders, expected, bound), measured)
 
 
 def random_domain(axes: Axes, rng) -> Domain:

@@ -6,7 +6,7 @@ import numpy as np
 
 from chunkfit.tables.arrays import TableArrays
 from chunkfit.tables.batch import SCENES, Scene
-from chunkfit.tables.closure import close_bounds
+from chunkfit.tables.closure import monotone_majorant
 from chunkfit.tables.cost_table import CostTable
 from chunkfit.tables.domain import Domain
 from chunkfit.tables.fingerprint import Fingerprint
@@ -53,7 +53,7 @@ def served_table(fingerprint: Fingerprint, domain: Domain = DOMAIN) -> CostTable
 
     ladders = dict.fromkeys(SCENES, LADDER)
     expected = {scene: surface(scene, 0.9) for scene in SCENES}
-    bound = close_bounds(axes, ladders, expected, {scene: surface(scene, 1.0) for scene in SCENES})
+    bound = monotone_majorant(axes, ladders, expected, {scene: surface(scene, 1.0) for scene in SCENES})
     measured = {scene: np.ones(axes.shape(scene), bool) for scene in SCENES}
     arrays = TableArrays(axes, ladders, expected, bound, measured)
     return CostTable(document_of(arrays, domain, fingerprint=fingerprint))

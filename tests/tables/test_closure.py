@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from support.random_tables import random_arrays, random_table
 
 from chunkfit.tables.batch import Scene
-from chunkfit.tables.closure import close_bounds, seams
+from chunkfit.tables.closure import monotone_majorant, seams
 from chunkfit.tables.grid import Surface
 from chunkfit.tables.self_check import order_findings
 
@@ -20,7 +20,7 @@ def test_closed_bounds_keep_the_order_and_never_fall_below_what_they_close(seed)
         scene: Surface(rng.integers(0, 500, s.ladder.shape), rng.integers(0, 500, s.base.shape))
         for scene, s in arrays.expected.items()
     }
-    closed = close_bounds(arrays.axes, arrays.ladders, arrays.expected, raw)
+    closed = monotone_majorant(arrays.axes, arrays.ladders, arrays.expected, raw)
     for scene, surface in closed.items():
         for part in ("ladder", "base"):
             assert (getattr(surface, part) >= getattr(raw[scene], part)).all()
