@@ -19,7 +19,7 @@ Model = Annotated[
 Attention = Annotated[
     str | None,
     typer.Option(
-        help="Attention backend: torch, triton, flashinfer or flash_attn (see `chunkfit doctor`). Default: triton on a "
+        help="Attention backend: torch or triton (see `chunkfit doctor`). Default: triton on a "
         "GPU it can use, else torch.",
         show_default=False,
     ),

@@ -71,7 +71,7 @@ class Engine:
             # One page more than is handed out: padding is written there.
             self.cache = allocate_kv_cache(config, pages + 1, self.device, self.dtype, generator if fill_kv else None)
             self.allocator = PageAllocator(pages)
-        self._decoder = Decoder(config, self.weights, self.cache, BACKENDS[self.attention]())
+        self._decoder = Decoder(config, self.weights, self.cache, BACKENDS[self.attention].load())
         self._captured: CapturedPasses | None = None
         self.capture_sizes: tuple[int, ...] = ()
         if graphs and self.device.type in CAPTURES:

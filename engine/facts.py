@@ -14,7 +14,6 @@ import torch
 
 from ..files.errors import DeviceUnavailableError, UsageError
 from ..tables.fingerprint import Fingerprint
-from .attention import title
 from .config import ModelConfig
 from .provenance import installed_version
 
@@ -82,7 +81,7 @@ def fingerprint(
         tensor_parallel=1,
         engine=ENGINE_NAME,
         engine_version=installed_version("chunkfit"),
-        attention_backend=title(attention),
+        attention_backend=attention,
         capture_sizes=capture_sizes,
         driver=_nvml(lambda nvml: _text(nvml.nvmlSystemGetDriverVersion())) if cuda else None,
         cuda=torch.version.cuda if cuda else None,

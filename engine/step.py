@@ -51,7 +51,6 @@ class Step:
     pages: torch.Tensor  # block tables one after the other
     decodes: tuple[DecodeGroup, ...]
     chunks: tuple[ChunkRows, ...]
-    host: HostStep | None  # what it was made of, for libraries that plan on the host; None in what is captured
 
 
 def build_step(
@@ -112,5 +111,4 @@ def views(batch: HostStep, buffer: torch.Tensor) -> Step:
             ChunkRows(row, tokens, length, table(decodes + index, pages_for(length)))
             for index, (row, tokens, length) in enumerate(batch.chunks)
         ),
-        batch,
     )

@@ -36,7 +36,7 @@ class StaticStep:
         """What the pieces read of a batch padded to `size` rows: nothing of its sequences."""
         token_ids, positions, slots, rest = torch.split(self._buffer, [size, size, size, self._entries - 3 * size])
         none = rest[:0]
-        return Step(token_ids, positions, slots, none, none, none, none, none, (), (), None)
+        return Step(token_ids, positions, slots, none, none, none, none, none, (), ())
 
     def decodes(self, size: int, longest: int) -> Step:
         """A batch of decodes padded to `size` of them, whatever their contexts are up to `longest`."""
@@ -45,6 +45,4 @@ class StaticStep:
             self._buffer, [*sizes, self._entries - sum(sizes)]
         )
         group = DecodeGroup(0, size, longest, lengths, pages[:0])
-        return Step(
-            token_ids, positions, slots, sample_rows, lengths, first_rows, page_starts, pages, (group,), (), None
-        )
+        return Step(token_ids, positions, slots, sample_rows, lengths, first_rows, page_starts, pages, (group,), ())

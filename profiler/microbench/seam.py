@@ -20,7 +20,7 @@ from ...engine.step import build_step
 
 def backend_of(engine: Engine) -> Backend:
     """What the engine calls between its matrix products."""
-    return BACKENDS[engine.attention]()
+    return BACKENDS[engine.attention].load()
 
 
 def project(rows: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:

@@ -9,7 +9,6 @@ import attention_vs_sdpa
 import iteration_floors
 import pytest
 import torch
-from support.fake_attention import dense
 from torch.nn.attention import SDPBackend
 
 from chunkfit.engine import PRESETS
@@ -39,6 +38,16 @@ def test_the_flops_of_a_chunk():
 @pytest.fixture
 def bench():
     return Bench(TINY, "cpu", Timer(torch.device("cpu")), 1 << 22, 64)
+
+
+def dense(queries, keys, values):
+    """queries (rows, heads, head_dim), the last of the sequence that keys, values (length, kv_heads, head_dim) are."""
+    rows, length = len(queries), len(keys)
+    shared = queries.shape[1] // keys.shape[1]
+    scores = torch.einsum("qhd,khd->hqk", queries, keys.repeat_interleave(shared, 1)) / queries.shape[2] ** 0.5
+    seen = torch.ones(rows, length, dtype=torch.bool, device=queries.device).tril(length - rows)
+    weights = scores.masked_fill(~seen, -torch.inf).softmax(-1)
+    return torch.einsum("hqk,khd->qhd", weights, values.repeat_interleave(shared, 1))
 
 
 @pytest.mark.parametrize("dense_mask", [False, True])

@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from chunkfit.engine import PRESETS, Engine, SequenceWork, attention
-from chunkfit.engine.attention import library
 from chunkfit.engine.kv_cache import allocate_kv_cache
 from chunkfit.engine.model import Decoder, random_weights
 from chunkfit.engine.step import build_step
@@ -25,15 +24,43 @@ def test_cpu_takes_torch_and_says_so():
 
 
 def test_unknown_backends_are_refused_with_the_names():
-    with pytest.raises(UsageError, match=r"attention 'flash': no backend.*expected one of torch, triton, flashinfer"):
+    with pytest.raises(UsageError, match=r"attention 'flash': no backend.*expected one of torch, triton"):
         Engine(TINY, device="cpu", kv_tokens=16, attention="flash")
 
 
 def test_without_triton(monkeypatch):
-    monkeypatch.setattr(library, "find_spec", lambda _: None)
+    monkeypatch.setattr(attention, "find_spec", lambda _: None)
     assert attention.choose(None, TINY, CUDA, torch.bfloat16) == "torch"
     with pytest.raises(DeviceUnavailableError, match=r"triton is not installed.*chunkfit\[profile\].*'torch'"):
         attention.choose("triton", TINY, CUDA, torch.bfloat16)
+
+
+@pytest.fixture
+def triton():
+    return pytest.importorskip("triton", reason="triton is not installed (it is for Linux)")
+
+
+def test_triton_that_is_too_old(triton, monkeypatch):
+    monkeypatch.setattr(attention, "installed_version", lambda _: "3.5.1")
+    with pytest.raises(DeviceUnavailableError, match=r"triton 3.5.1 is installed; expected triton 3.6 or later"):
+        attention.choose("triton", TINY, CUDA, torch.bfloat16)
+    assert attention.choose(None, TINY, CUDA, torch.bfloat16) == "torch"
+
+
+def test_triton_of_an_unknown_version(triton, monkeypatch):
+    monkeypatch.setattr(attention, "installed_version", lambda _: None)
+    with pytest.raises(DeviceUnavailableError, match=r"no version of it is known; expected triton 3.6 or later"):
+        attention.choose("triton", TINY, CUDA, torch.bfloat16)
+
+
+def test_triton_built_for_another_torch(triton, monkeypatch):
+    def fails(_):
+        raise ImportError("undefined symbol: _ZN3c104cuda\nmore of it")
+
+    monkeypatch.setattr(attention, "import_module", fails)
+    with pytest.raises(DeviceUnavailableError, match=r"does not import \(undefined symbol: _ZN3c104cuda\); expected"):
+        attention.choose("triton", TINY, CUDA, torch.bfloat16)
+    assert attention.usable(TINY, CUDA, torch.bfloat16)["torch"] is None
 
 
 def test_choosing_torch_imports_no_triton():
@@ -85,7 +112,7 @@ def launches(monkeypatch):
 
 def passed(config, decodes, chunks):
     meta = torch.device("meta")
-    backend = attention.BACKENDS["triton"]()
+    backend = attention.BACKENDS["triton"].load()
     with torch.inference_mode():
         weights = random_weights(config, meta, torch.bfloat16, torch.Generator())
         cache = allocate_kv_cache(config, 1 << 14, meta, torch.bfloat16, None)

@@ -75,7 +75,7 @@ def test_graphs_keep_less_than_is_counted(name, monkeypatch):
     with torch.inference_mode():
         weights = random_weights(config, META, torch.bfloat16, torch.Generator())
         cache = allocate_kv_cache(config, 1001, META, torch.bfloat16, None)
-    decoder = Decoder(config, weights, cache, BACKENDS["triton"]())
+    decoder = Decoder(config, weights, cache, BACKENDS["triton"].load())
     with PeakMemory() as memory:
         passes = CapturedPasses(decoder, 1000, 8192, capture)
     assert passes is not None  # alive, and with it what it keeps

@@ -50,7 +50,7 @@ def passes():
     """
     weights = random_weights(TINY, CPU, torch.bfloat16, torch.Generator())
     cache = allocate_kv_cache(TINY, 257, CPU, torch.bfloat16, None)
-    decoder = Decoder(TINY, weights, cache, attention.BACKENDS["triton"]())
+    decoder = Decoder(TINY, weights, cache, attention.BACKENDS["triton"].load())
     graphs = CapturedPasses(decoder, 256, 2048, FakeCapture(CPU))
     yield
     for decodes in (0, 1, 2, 15, 16, 17, 64):

@@ -44,7 +44,7 @@ def backend(request, monkeypatch):
         monkeypatch.setattr(triton_paged, "_processors_and_capability", lambda device: (132, 9))
     monkeypatch.setattr(captured, "CAPTURE_SIZES", SIZES)
     monkeypatch.setattr(captured, "DECODE_SIZES", SIZES[:1])
-    return attention.BACKENDS[request.param]()
+    return attention.BACKENDS[request.param].load()
 
 
 @pytest.mark.parametrize("name", ["llama-3-8b", "qwen2.5-7b", "qwen3-8b"])

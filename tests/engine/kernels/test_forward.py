@@ -6,11 +6,9 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
-from support import fake_attention
 from support.kernel_device import DEVICE, INTERPRETED
 
-from chunkfit.engine import Engine, ModelConfig, SequenceWork, attention
-from chunkfit.engine.attention import flash_attn_paged, flashinfer_paged
+from chunkfit.engine import Engine, ModelConfig, SequenceWork
 from chunkfit.engine.kv_cache import pages_for
 from chunkfit.engine.rope_frequencies import Llama3RopeScaling
 
@@ -37,8 +35,8 @@ TOLERANCE = 1e-4 if INTERPRETED else 0.15
 QWEN = replace(SHAPE, qkv_bias=True, qk_norm=True, rope_scaling=Llama3RopeScaling(8.0, 1.0, 4.0, 256))
 
 
-def pair(shape, attention_name="triton"):
-    tested = Engine(shape, device=DEVICE, dtype=DTYPE, kv_tokens=4096, attention=attention_name)
+def pair(shape):
+    tested = Engine(shape, device=DEVICE, dtype=DTYPE, kv_tokens=4096, attention="triton")
     exact = Engine(shape, device="cpu", dtype=torch.float64, kv_tokens=4096, attention="torch")
     for name in ("embedding", "final_norm", "lm_head"):
         getattr(exact.weights, name).copy_(getattr(tested.weights, name))
@@ -94,25 +92,6 @@ def test_biases_head_norms_and_scaled_rotation():
     engines = pair(QWEN)
     decode, chunk = works([90, 30], [1, 20])
     found, expected = (engine.logits([decode], [chunk]).double().cpu() for engine in engines)
-    torch.testing.assert_close(found, expected, rtol=0, atol=TOLERANCE)
-
-
-@pytest.mark.parametrize(
-    ("name", "library", "backend"),
-    [("flashinfer", "flashinfer", flashinfer_paged), ("flash_attn", "flash_attn_interface", flash_attn_paged)],
-)
-def test_attention_by_a_library(name, library, backend, monkeypatch):
-    """By the library itself where it is installed, else by a fake of its calls."""
-    if attention.absence(name) is not None:
-        fake_attention.install(monkeypatch, library)
-    if INTERPRETED:
-        monkeypatch.setattr(backend, "DTYPES", (DTYPE,))
-    shape = replace(QWEN, head_dim=64)
-    if (problem := backend.problem(shape, torch.device(DEVICE), DTYPE)) is not None:
-        pytest.skip(problem)
-    engines = pair(shape, name)
-    batch = works([20, 400, 0, 350, 31, 0, 21, 48], [1, 1, 1, 1, 1, 1, 30, 40])
-    found, expected = (engine.logits(batch[:5], batch[5:]).double().cpu() for engine in engines)
     torch.testing.assert_close(found, expected, rtol=0, atol=TOLERANCE)
 
 
