@@ -21,8 +21,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from chunkfit.engine.facts import cpu_name
-from chunkfit.engine.provenance import checkout_commit, installed_version
+from chunkfit.files.host import checkout_commit, cpu_name, installed_version
 from chunkfit.files.writing import write_atomically
 
 SCHEMA_VERSION = 1

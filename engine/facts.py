@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
 
+from ..files import host
 from ..files.errors import DeviceUnavailableError, UsageError
 from ..tables.fingerprint import Fingerprint
 from .config import ModelConfig
-from .provenance import installed_version
 
 ENGINE_NAME = "chunkfit-engine"
 
@@ -55,7 +53,7 @@ def machine_facts() -> MachineFacts:
         driver=_nvml(lambda nvml: _text(nvml.nvmlSystemGetDriverVersion())),
         cuda_problem=problem,
         gpus=tuple(gpus),
-        cpu_name=cpu_name(),
+        cpu_name=host.cpu_name(),
         cpu_threads=torch.get_num_threads(),
         memory_bytes=total,
         free_bytes=free,
@@ -71,7 +69,7 @@ def fingerprint(
     gpu = _gpu(_index(target)) if cuda else None
     return Fingerprint(
         device_kind=target.type,
-        device_name=gpu.name if gpu else cpu_name(),
+        device_name=gpu.name if gpu else host.cpu_name(),
         device_memory_bytes=memory_bytes(target)[0],
         sm_count=gpu.sm_count if gpu else None,
         cpu_threads=None if cuda else torch.get_num_threads(),
@@ -80,13 +78,13 @@ def fingerprint(
         dtype=str(dtype).removeprefix("torch."),
         tensor_parallel=1,
         engine=ENGINE_NAME,
-        engine_version=installed_version("chunkfit"),
+        engine_version=host.installed_version("chunkfit"),
         attention_backend=attention,
         capture_sizes=capture_sizes,
         driver=_nvml(lambda nvml: _text(nvml.nvmlSystemGetDriverVersion())) if cuda else None,
         cuda=torch.version.cuda if cuda else None,
         torch=torch.__version__,
-        triton=installed_version("triton"),
+        triton=host.installed_version("triton"),
         clock_limits=_clock_limits(target) if cuda else None,
         os=platform.release(),
     )
@@ -146,42 +144,7 @@ def memory_bytes(device: torch.device) -> tuple[int, int]:
         free, total = torch.cuda.mem_get_info(device)
         reserve = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         return total, free + reserve
-    total, free = _host_memory()
-    limit, used = _number("/sys/fs/cgroup/memory.max"), _number("/sys/fs/cgroup/memory.current")
-    if limit is not None and used is not None and limit < total:
-        return limit, min(free, max(0, limit - used))
-    return total, free
-
-
-def cpu_name() -> str:
-    """As the kernel names it."""
-    try:
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    except OSError:
-        pass  # not Linux
-    return platform.processor() or platform.machine()
-
-
-def _host_memory() -> tuple[int, int]:
-    """(total, free). "Available" counts the page cache that the kernel gives back when asked."""
-    page = os.sysconf("SC_PAGE_SIZE")
-    total = page * os.sysconf("SC_PHYS_PAGES")
-    try:
-        for line in Path("/proc/meminfo").read_text(encoding="utf-8").splitlines():
-            if line.startswith("MemAvailable:"):
-                return total, int(line.split()[1]) * 1024
-    except OSError:
-        pass  # not Linux: there all of it is taken for free, and allocation itself decides
-    return total, total
-
-
-def _number(path: str) -> int | None:
-    try:
-        return int(Path(path).read_text(encoding="ascii"))
-    except (OSError, ValueError):  # no such limit, or "max"
-        return None
+    return host.memory_bytes()
 
 
 def _gpu(index: int) -> GpuFacts:

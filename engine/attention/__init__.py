@@ -11,8 +11,8 @@ from importlib.util import find_spec
 import torch
 
 from ...files.errors import DeviceUnavailableError, UsageError
+from ...files.host import installed_version
 from ..config import ModelConfig
-from ..provenance import installed_version
 from .base import Backend
 
 

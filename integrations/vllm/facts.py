@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import platform
-from pathlib import Path
 from typing import Any
 
 import torch
 import vllm
 from vllm.platforms import current_platform
 
+from ...files.host import cpu_name
 from ...tables.domain import Domain
 from ...tables.fingerprint import Fingerprint
 
@@ -125,10 +125,3 @@ def domain_of(config: Any) -> Domain:
         kv_tokens=min(held, decodes * longest + longest),
         context_length=longest,
     )
-
-
-def cpu_name() -> str:
-    """As the kernel names it."""
-    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()

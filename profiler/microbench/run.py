@@ -19,8 +19,8 @@ from ...engine.engine import DEFAULT_DTYPES
 from ...engine.facts import fingerprint, require_device
 from ...engine.graphs.capture import CAPTURES
 from ...engine.graphs.sizes import CAPTURE_SIZES
-from ...engine.provenance import checkout_commit, installed_version
 from ...files.errors import DeviceMemoryError, UsageError
+from ...files.host import checkout_commit, installed_version
 from ...planning.ridge import METHOD, find_ridge_of_repeats
 from ..devices.torch_device import measuring_threads
 from ..domains import default_domain

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from ...engine.host_step import SequenceWork
 from ...engine.kv_cache import pages_for
-from ...engine.provenance import installed_version
 from ...files.errors import UsageError
+from ...files.host import installed_version
 from ...profiler.plan import sentinel_point
 from ...profiler.sentinel import SentinelVerdict, judge
 from ...tables.batch import Batch

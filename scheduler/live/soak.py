@@ -6,16 +6,15 @@ KV pages for two of the longest requests, so that preemption is the rule.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from ...files.host import resident_bytes
 from ...tables.schema_v1 import Count, Strict
 from ..policies import Policy
 from ..requests import Status
@@ -122,7 +121,7 @@ def soak(
         waves += 1
         spent_s += live.run.makespan_ms / 1e3
         pages_lost += live.pages_lost
-        memory_mib = _resident_mib()
+        memory_mib = resident_bytes() / 2**20
         if spent_s < SETTLED * seconds or not settled_mib:
             settled_mib = memory_mib
         report = SoakReport(
@@ -153,9 +152,3 @@ def _counted(made: Wave, live: LiveRun) -> dict[str, int]:
         "lost": int((results["status"] == Status.UNFINISHED).sum()),
         "short": int((finished & ((results["tokens"] != wanted) | (texts != wanted))).sum()),
     }
-
-
-def _resident_mib() -> float:
-    """Of this process; statm is Linux's."""
-    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from ...engine.provenance import installed_version
+from ...files.host import installed_version
 from ...files.writing import write_atomically
 from ...profiler.sentinel import SentinelVerdict
 from ...tables.schema_v1 import Sha256, Share, Strict

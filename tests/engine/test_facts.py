@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from chunkfit.engine import PRESETS, facts, fingerprint, machine_facts
+from chunkfit.files import host
 from chunkfit.files.errors import DeviceUnavailableError
 from chunkfit.tables.fingerprint import Fingerprint, require_same
 
@@ -57,7 +58,7 @@ def test_why_there_is_no_cuda(monkeypatch):
 
 def test_a_container_limit_counts(monkeypatch):
     limits = {"/sys/fs/cgroup/memory.max": 1000, "/sys/fs/cgroup/memory.current": 400}
-    monkeypatch.setattr(facts, "_number", limits.get)
+    monkeypatch.setattr(host, "_number", limits.get)
     assert facts.memory_bytes(torch.device("cpu")) == (1000, 600)
 
 

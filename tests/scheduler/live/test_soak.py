@@ -52,7 +52,7 @@ def test_what_hangs_is_lost(monkeypatch):
 
 def test_memory_that_grows_fails(monkeypatch):
     sizes = iter(range(100, 1000))
-    monkeypatch.setattr(module, "_resident_mib", lambda: float(next(sizes)))
+    monkeypatch.setattr(module, "resident_bytes", lambda: next(sizes) * 2**20)
     report = soak(bench_of(), [policy("full")], 20.0)
     assert report.growth > 0.02
     assert not report.held
