@@ -25,7 +25,7 @@ from .estimators.registry import AUTO
 from .factors import PairFactor, pair_factor
 from .gap import majorant_gap
 from .margin import Drift, NoiseMargin, centred, noise_margins, require_points, session_drift
-from .one_thread import one_blas_thread
+from .numerics import one_blas_thread
 from .rows import Rows, held_out, rows_of, shared_rows
 from .select import Selection
 from .steps import FoundStep

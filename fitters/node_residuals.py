@@ -24,8 +24,7 @@ from ..tables.batch import Scene
 from ..tables.grid import SCENE_AXES, Axes, Ladder, Points, batch_totals, corners, locate_all
 from ..tables.lookup import WEIGHT_ONE
 from .isotonic_projection import isotonic_projection
-from .normal_equations import Matrix, solved
-from .robust import huber_weights
+from .numerics import Matrix, reweighted, solved
 from .rows import Rows
 
 STRENGTHS = (0.003, 0.03, 0.3, 3.0, 30.0, 300.0)
@@ -37,7 +36,6 @@ CHOOSING = 20_000
 # A ladder is one-dimensional and every row of the scene reads it: its knots need far less smoothing.
 LADDER_SHARE = 0.1
 SHRINK = 0.02  # of the strength: pull of a correction towards 0
-REWEIGHTS = 2
 MEASURED_WEIGHT = 0.5  # interpolation weight of fit points around a node that makes it "measured"
 
 
@@ -152,14 +150,11 @@ def _choose_strength(design: Matrix, residual: NDArray[np.float64], smooth: Matr
 
 
 def _solve(design: Matrix, residual: NDArray[np.float64], smooth: Matrix, strength: float) -> NDArray[np.float64]:
-    weight = np.ones(len(residual))
-    solution = np.zeros(design.shape[1])
-    for _ in range(1 + REWEIGHTS):
+    def solve(weight: NDArray[np.float64]) -> NDArray[np.float64]:
         weighted = design.multiply(weight[:, None]).tocsr()
-        normal = design.T @ weighted + strength * smooth
-        solution = solved(normal, weighted.T @ residual)
-        weight = huber_weights(residual - design @ solution)
-    return solution
+        return solved(design.T @ weighted + strength * smooth, weighted.T @ residual)
+
+    return reweighted(solve, lambda solution: residual - design @ solution, len(residual))
 
 
 def smoothness(axes: Axes, scene: Scene, ladder: Ladder, step_totals: Sequence[int]) -> Matrix:

@@ -14,7 +14,7 @@ from ..tables.fixed_point import to_ms
 from ..tables.grid import Points, scene_of
 from .estimators.registry import ESTIMATORS
 from .knots import axes_for, ladder_for
-from .one_thread import one_blas_thread
+from .numerics import one_blas_thread
 from .rows import Rows
 from .surfaces import scene_surfaces
 

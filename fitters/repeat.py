@@ -23,7 +23,7 @@ from .build import build_chosen
 from .estimators.registry import ESTIMATORS
 from .gap import closed_over_unclosed
 from .margin import centred, session_drift
-from .one_thread import one_blas_thread
+from .numerics import one_blas_thread
 from .rows import held_out, rows_of, shared_rows
 
 

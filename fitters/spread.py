@@ -16,7 +16,7 @@ from scipy.spatial import cKDTree
 
 from ..tables.grid import Points
 from .left_out import LeftOut
-from .neighbours import without_self
+from .numerics import without_self
 
 QUANTILE = 0.9
 NEIGHBOURS, PRIOR = 100, 20

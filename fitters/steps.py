@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from ..tables.batch import Scene
 from ..tables.grid import Ladder, batch_totals
 from .estimators.scene_experts import MIN_SCENE_ROWS, ladder_and_features
-from .robust import huber_weights
+from .numerics import huber_weights, reweighted
 from .rows import Rows, at_most, point_medians
 
 FIRST = 16  # below, every total is a knot of the ladder
@@ -185,12 +185,16 @@ def _jump(data: _Ladders, below: int, above: int, taken: Sequence[int], centre: 
         here = (scene == number)[:, None]
         columns.append(here * np.column_stack([np.ones(len(x)), (x - at) * after, (x - at) * ~after]))
     design, y = np.hstack(columns), data.log_ms[near]
-    trust = weight = data.share[near] ** 2 * (1 - np.abs(x) / np.log(WINDOW))
-    for _ in range(3):
-        root = np.sqrt(trust)[:, None]
+    share = data.share[near]
+    weight = share**2 * (1 - np.abs(x) / np.log(WINDOW))
+
+    def lines(trust: Floats) -> tuple[Floats, Floats, int]:
+        root = np.sqrt(weight * trust)[:, None]
         solution, _, rank, _ = np.linalg.lstsq(design * root, y * root[:, 0], rcond=1e-10)
-        off = y - design @ solution
-        trust = weight * huber_weights(off * data.share[near])
+        return solution, y - design @ solution, rank
+
+    solution, off, rank = reweighted(lines, lambda fit: fit[1] * share, len(y))
+    trust = weight * huber_weights(off * share)
     inverse = np.linalg.pinv(design.T @ (design * trust[:, None]), rcond=1e-10)
     # Weights are precisions up to a factor and a window at once: the sandwich keeps the two apart.
     meat = design.T @ (design * (trust**2 * off**2)[:, None]) * len(y) / max(len(y) - rank, 1)

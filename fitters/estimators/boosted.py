@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from ...files.errors import FitError
 from ...tables.batch import Scene
 from ...tables.grid import Ladder, Points
-from ..robust import huber_weights
+from ..numerics import reweighted
 from ..rows import Rows, point_medians
 from .estimator import Millis, SceneModel
 from .tails import lift
@@ -40,7 +40,6 @@ PARAMETERS: dict[str, Any] = {
     "seed": 0,
     "verbosity": -1,
 }
-REWEIGHTS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +62,12 @@ def boosted(rows: Rows, ladders: Mapping[Scene, Ladder]) -> dict[Scene, SceneMod
     """One model over all scenes, read in each scene of `ladders`."""
     medians = point_medians(rows)
     x, y = inputs(medians.points), np.log(medians.latency_ms)
-    weight = np.ones(len(y))
-    for round_ in range(1 + REWEIGHTS):
-        booster = boost(x, y, weight, {**PARAMETERS, "monotone_constraints": [1] * x.shape[1]}, TREES)
-        if round_ < REWEIGHTS:
-            weight = huber_weights(y - np.asarray(booster.predict(x)))
+    parameters = {**PARAMETERS, "monotone_constraints": [1] * x.shape[1]}
+    booster = reweighted(
+        lambda weight: boost(x, y, weight, parameters, TREES),
+        lambda trees: y - np.asarray(trees.predict(x)),
+        len(y),
+    )
     curve = BoostedCurve(booster)
     shown = {"trees": float(booster.num_trees())}
     return {

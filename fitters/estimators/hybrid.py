@@ -23,15 +23,13 @@ from numpy.typing import NDArray
 from ...tables.batch import Scene
 from ...tables.grid import Ladder, Points
 from ..folds import value_folds
-from ..robust import huber_weights
+from ..numerics import robust_nnls
 from ..rows import Rows, point_medians
 from .estimator import Millis, SceneModel
 from .kriging import Kriging, fit_kriging
-from .least_squares import non_negative
 from .tails import lift
 from .trend_features import few_trend_features, trend_features
 
-REWEIGHTS = 3
 ASKED = 500  # points of one axis' values of which nothing is known
 BETTER = 0.98  # share of the trend's own held-out error that the residual must leave at most
 CLIP = (0.001, 0.999)  # quantiles of the residual that a prediction keeps to
@@ -110,24 +108,9 @@ def _batches(rows: Rows) -> tuple[Rows, Floats]:
 
 def _part(columns: Columns, rows: Rows, counts: Floats) -> Part:
     known = columns(rows.points)
-    weights = _trend(known, rows.latency_ms, counts)
+    weights = robust_nnls(known, rows.latency_ms, counts=counts)
     left = np.log(rows.latency_ms / (known @ weights))
     return Part(columns, weights, _residual(rows, left, counts), *np.quantile(left, CLIP).tolist())
-
-
-def _trend(columns: Floats, latency_ms: Millis, counts: Floats) -> Floats:
-    """Weights >= 0 of the columns, by least squares of the relative error with Huber weights."""
-    relative = columns / latency_ms[:, None]
-    scale = relative.max(axis=0)
-    scale[scale == 0] = 1.0
-    relative = relative / scale
-    weight = np.ones(len(latency_ms))
-    found = np.zeros(relative.shape[1])
-    for _ in range(1 + REWEIGHTS):
-        root = np.sqrt(weight * counts)
-        found = non_negative(relative * root[:, None], root)
-        weight = huber_weights(1.0 - relative @ found)
-    return np.asarray(found / scale)
 
 
 def _residual(rows: Rows, left: Floats, counts: Floats) -> Kriging | None:

@@ -18,7 +18,7 @@ from ...tables.grid import POINT_COLUMN, SCENE_AXES, Axes, Ladder, Points
 from ..folds import MOST_VALUES
 from ..isotonic_projection import in_order, monotone, with_room
 from ..node_residuals import base_weights
-from ..robust import huber_weights
+from ..numerics import reweighted
 from ..rows import Rows, point_medians
 from .estimator import Millis, SceneModel
 from .tails import lift
@@ -27,7 +27,6 @@ KNOTS = 8  # of an axis of a scatter
 MOST_NODES = 100_000
 NODES_PER_POINT = 10  # of a grid that points of a scatter make by chance there are far more
 EMPTY = 1e-3  # weight of a cell without points, in points
-REWEIGHTS = 2  # a cell of one stalled iteration must not lift what lies above it
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +63,14 @@ def _curve(medians: Rows, scene: Scene) -> GridCurve:
     weight[cells.point_id] = np.bincount(flat)[cells.point_id]
     measured = (weight > EMPTY).reshape(shape)
     wanted = with_room(log_ms.reshape(shape), measured)
-    trusted = weight.reshape(shape)
-    projected = monotone(wanted, trusted)
-    for _ in range(REWEIGHTS):
+
+    def project(trust: NDArray[np.float64]) -> NDArray[np.float64]:
         trusted = weight.reshape(shape).copy()
-        trusted[measured] *= huber_weights((wanted - projected)[measured])
-        projected = monotone(wanted, trusted)
+        trusted[measured] *= trust
+        return monotone(wanted, trusted)
+
+    # Robust: a cell of one stalled iteration must not lift the cells above it.
+    projected = reweighted(project, lambda values: (wanted - values)[measured], int(measured.sum()))
     return GridCurve(axes, scene, np.exp(in_order(projected)).ravel())
 
 

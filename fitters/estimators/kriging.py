@@ -18,7 +18,7 @@ from scipy.optimize import minimize
 from scipy.spatial import cKDTree
 
 from ...tables.grid import Points
-from ..neighbours import without_self
+from ..numerics import without_self
 
 NEIGHBOURS = 24
 DRAWN, DRAWN_NEIGHBOURS = 250, 20  # points of the likelihood, and what each is conditioned on

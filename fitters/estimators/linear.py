@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 
 from ...tables.batch import Scene
 from ...tables.grid import Ladder
+from ..numerics import without_negatives
 from ..rows import Rows
 from .estimator import SceneModel
 from .feature_curve import FeatureCurve
 from .features import FEATURES, features
-from .signs import without_negatives
 from .tails import lift
 
 USED = np.isin(FEATURES, ("chunk_attention", "computed_tokens", "decodes", "decode_context", "chunk_tokens"))

@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 from ...files.errors import FitError
 from ...tables.batch import Scene
 from ...tables.grid import Ladder
+from ..numerics import without_negatives
 from ..rows import Rows
 from .estimator import SceneModel
 from .feature_curve import FeatureCurve
 from .features import features
 from .scene_experts import MIN_SCENE_ROWS
-from .signs import without_negatives
 from .tails import TAIL
 
 MOST_ITERATIONS = 5000

@@ -22,13 +22,11 @@ from ...profiler.microbench.results import MicrobenchV1, OperatorRowV1
 from ...tables.batch import Scene
 from ...tables.grid import Ladder, Points, batch_totals
 from ..isotonic_projection import monotone
-from ..robust import huber_weights
+from ..numerics import non_negative, robust_nnls
 from ..rows import Rows
 from .estimator import Estimator, Millis, SceneModel
-from .least_squares import non_negative
 from .tails import lift
 
-REWEIGHTS = 3
 TERMS = ("overhead", "ceiling", "layer", "decode_attention", "chunk_attention")
 MS_PER_S = 1e3
 
@@ -84,15 +82,7 @@ def roofline(results: MicrobenchV1) -> Estimator:
 
     def fit(rows: Rows, ladders: Mapping[Scene, Ladder]) -> dict[Scene, SceneModel]:
         operators = operators_of(results)
-        relative = operators.columns(rows.points) / rows.latency_ms[:, None]
-        scale = relative.max(axis=0)
-        scale[scale == 0] = 1.0
-        weight = np.ones(len(rows))
-        for _ in range(1 + REWEIGHTS):
-            root = np.sqrt(weight)
-            weights = non_negative(relative / scale * root[:, None], root)
-            weight = huber_weights(1.0 - relative / scale @ weights)
-        curve = RooflineCurve(operators, weights / scale)
+        curve = RooflineCurve(operators, robust_nnls(operators.columns(rows.points), rows.latency_ms))
         shown = dict(zip(TERMS, curve.weights.tolist(), strict=True))
         return {
             scene: SceneModel(curve, lift(own, curve.total_ms(own.points)), shown)

@@ -20,17 +20,16 @@ from numpy.typing import NDArray
 
 from ...tables.batch import Scene
 from ...tables.grid import Ladder, batch_totals
-from ..robust import huber_weights
+from ..numerics import robust_nnls
 from ..rows import Rows
 from .estimator import SceneModel
 from .feature_curve import FeatureCurve
 from .features import features
-from .least_squares import non_negative
 from .quantile_lp import fit_quantile
 from .tails import TAIL
 
 MIN_SCENE_ROWS = 60  # below, a scene's 0.99 quantile would rest on less than one row: the global expert serves
-REWEIGHTS = 4
+HUBER_ROUNDS = 4
 # Penalty on the change of the ladder's relative rise from knot to knot, in rows: a bend costs less than the
 # rows around it gain, noise of single knots costs more.
 CURVATURE = 1.0
@@ -63,19 +62,8 @@ def ladder_and_features(rows: Rows, scene: Scene, ladder: Ladder, curvature: flo
     # Column 0 is the ladder's first value, column j its rise from knot j - 1 to knot j.
     rises = np.clip((totals[:, None] - knots[:-1]) / np.diff(knots), 0.0, 1.0)
     columns = np.column_stack([np.ones(len(rows)), rises, features(rows.points)])
-    relative = columns / rows.latency_ms[:, None]
-    scale = np.abs(relative).max(axis=0, initial=0.0)
-    scale[scale == 0] = 1.0
-    penalty = curvature**0.5 * _curvature(knots, totals, rows.latency_ms, columns.shape[1]) / scale
-    weight = np.ones(len(rows))
-    coefficients = np.zeros(columns.shape[1])
-    for _ in range(1 + REWEIGHTS):
-        root = np.sqrt(weight)
-        left = np.vstack([relative / scale * root[:, None], penalty])
-        right = np.concatenate([root, np.zeros(len(penalty))])
-        coefficients = non_negative(left, right)
-        weight = huber_weights(1.0 - relative @ (coefficients / scale))
-    coefficients = coefficients / scale
+    penalty = curvature**0.5 * _curvature(knots, totals, rows.latency_ms, columns.shape[1])
+    coefficients = robust_nnls(columns, rows.latency_ms, penalty=penalty, rounds=HUBER_ROUNDS)
     knot_ms = np.cumsum(coefficients[: len(knots)])
     return FeatureCurve(scene, knots, knot_ms, coefficients[len(knots) :])
 

@@ -5,11 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from chunkfit.files.errors import FitError
+from chunkfit.fitters.estimators.boosted import boost
 from chunkfit.fitters.estimators.features import features
 from chunkfit.fitters.estimators.quantile_lp import fit_quantile
 from chunkfit.fitters.estimators.registry import ESTIMATORS
 from chunkfit.fitters.knots import ladder_for
 from chunkfit.fitters.metrics import pinball
+from chunkfit.fitters.numerics import without_negatives
 from chunkfit.fitters.rows import Rows, rows_of
 from chunkfit.profiler.devices import truth
 from chunkfit.profiler.domains import SYNTHETIC_DOMAIN
@@ -135,7 +138,6 @@ def test_a_tail_is_above_nearly_all_rows(name, models):
 @pytest.mark.parametrize("q", [0.5, 0.99])
 def test_quantreg_and_the_linear_program_reach_the_same_loss(q):
     from chunkfit.fitters.estimators.quantile import _regression
-    from chunkfit.fitters.estimators.signs import without_negatives
 
     rows = rows_with(seven_features).scene(Scene.MIXED)
     columns = np.column_stack([np.ones(len(rows)), features(rows.points)]) / rows.latency_ms[:, None]
@@ -145,9 +147,16 @@ def test_quantreg_and_the_linear_program_reach_the_same_loss(q):
 
 
 def test_a_regression_that_does_not_converge_is_an_error(monkeypatch):
-    from chunkfit.files.errors import FitError
     from chunkfit.fitters.estimators import quantile
 
     monkeypatch.setattr(quantile, "MOST_ITERATIONS", 2)
     with pytest.raises(FitError, match=r"fitter quantile, scene decode, quantile 0.5: .*expected convergence on 300"):
         ESTIMATORS["quantile"](rows_with(seven_features), LADDERS)
+
+
+def test_what_lightgbm_refuses_is_an_error_of_ours():
+    """The pair that makes squared error of log T necessary."""
+    x = np.linspace(1, 2, 50)[:, None]
+    refused = {"objective": "quantile", "monotone_constraints": [1], "verbosity": -1}
+    with pytest.raises(FitError, match=r"LightGBM on 50 points: .*monotone_constraints.*another --fitter"):
+        boost(x, x[:, 0], np.ones(50), refused, 5)
