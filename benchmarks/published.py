@@ -31,7 +31,7 @@ from shapes.reasons import why_differs, why_failed
 from shapes.verdicts import FAIL, PASS, Beside, why
 from threadpoolctl import threadpool_limits
 
-from chunkfit.scheduler.metrics import GroupMetrics
+from chunkfit.scheduler.serving_metrics import GroupMetrics
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,10 +27,10 @@ import chunkfit
 from chunkfit.profiler.synthetic_profile import synthetic_profile
 from chunkfit.scheduler.compiled import compiled, slower_note
 from chunkfit.scheduler.cost import SLOWEAVE, Cost, bound_ticks, from_table, largest_chunk
+from chunkfit.scheduler.dtypes import WORKLOAD
 from chunkfit.scheduler.policies import policy
-from chunkfit.scheduler.requests import WORKLOAD
+from chunkfit.scheduler.serving_state import Limits
 from chunkfit.scheduler.simulate import Run, simulate
-from chunkfit.scheduler.state import Limits
 
 POLICIES = ("full", "fixed-256", "token-budget-512", "sarathi-edf-512", "sloweave", "slidingserve-512", "qoserve-1024")
 LIMITS = Limits(max_running=128, pages=16_384, max_chunk_tokens=2048)

@@ -9,8 +9,8 @@ import typer
 from .output import JsonFlag, emit
 from .studying import (
     Cost,
+    Criterion,
     DecisionTime,
-    Gate,
     Jobs,
     Kept,
     KvTokens,
@@ -56,7 +56,7 @@ def capacity(
     tolerance: Tolerance = "2%",
     cost: Cost = "sloweave",
     truth: Truth = "same",
-    gate: Gate = "per_token",
+    criterion: Criterion = "per_token",
     seeds: Seeds = 5,
     max_running: MaxRunning = 128,
     kv_tokens: KvTokens = None,
@@ -76,7 +76,7 @@ def capacity(
     """
     from ..files.units import milliseconds, percentage
     from ..scheduler.capacity import capacity as search
-    from ..scheduler.cost.sources import believed, true
+    from ..scheduler.cost.named_costs import policy_cost, true_cost
     from ..scheduler.study.cell import Setting, cell
     from .studying import JOURNAL, facts, facts_line, open_study, progress, save_summary, texts, variants
 
@@ -84,8 +84,8 @@ def capacity(
     kept.check()
     decision_us = 1000 * milliseconds(decision_time, "--decision-time")
     share, nearness = percentage(good, "--good"), percentage(tolerance, "--tolerance")
-    belief, real = believed(cost), true(truth, cost)
-    setting = Setting(belief.name, real.name, gate, max_running, kv_tokens, decision_us)
+    belief, real = policy_cost(cost), true_cost(truth, cost)
+    setting = Setting(belief.name, real.name, criterion, max_running, kv_tokens, decision_us)
     asked = [
         (cell(policy_text, workload_text, 0, setting, **replaced), workload_text, replaced)
         for workload_text in texts(workload, "--workload")

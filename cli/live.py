@@ -39,7 +39,9 @@ def live(
     curve_seconds: Annotated[float, typer.Option(help="The same for each rate and policy of the curve.")] = 6.0,
     tpot: Annotated[str, typer.Option(help="25ms, or 3x: of the decode-only iteration.")] = "3x",
     ttft: Annotated[str, typer.Option(help="1.1s, or a multiple of the same.")] = "100x",
-    gate: Annotated[str, typer.Option(help="When a request is good: per_token, schedule or mean_gap.")] = "per_token",
+    criterion: Annotated[
+        str, typer.Option(help="When a request is good: per_token, schedule or mean_gap.")
+    ] = "per_token",
     max_running: Annotated[
         int | None, typer.Option(help="Requests that hold KV pages at once. Default: the table's decodes.", min=1)
     ] = None,
@@ -74,7 +76,7 @@ def live(
     from ..scheduler.live.opening import limits_of, open_executor
     from ..scheduler.live.session import Plan
     from ..scheduler.live.targets import maker, targets_for
-    from ..scheduler.metrics import gate_named
+    from ..scheduler.serving_metrics import criterion_named
     from ..tables import CostTable
     from .guard import escape
     from .live_display import Display
@@ -84,7 +86,7 @@ def live(
             f"--seconds {seconds:g}, --curve-seconds {curve_seconds:g}, --rounds {rounds}, --rate {rate}; expected "
             "times and rates above 0 and one round at least"
         )
-    gate_named(gate)
+    criterion_named(criterion)
     soak_s = None if soak is None else milliseconds(soak, "--soak") / 1e3
     policies = policies_of(policy)
     costs = CostTable.load(table)
@@ -108,7 +110,7 @@ def live(
     executor = open_executor(costs, seed, model=model, attention=attention)
     calibrator = OnlineCalibrator(costs) if online else None
     with Display() as display, first_ctrl_c() as stop:
-        bench = Bench(costs, executor, limits, gate, seed, calibrator, display.show, display.finished, stop)
+        bench = Bench(costs, executor, limits, criterion, seed, calibrator, display.show, display.finished, stop)
         done = _served(bench, plan, out) if soak_s is None else _soaked(bench, policies, soak_s)
     data, exit_code, shown = done
     emit(data, as_json, *shown)

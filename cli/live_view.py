@@ -86,7 +86,8 @@ def _curve(runs: list[LiveRunV1]) -> Table:
 def _rounds(runs: list[LiveRunV1], study: LiveStudyV1) -> Table:
     rates = sorted({run.rate for run in runs})
     table = _table(
-        f"rounds at {', '.join(f'{rate:.4g}' for rate in rates)} requests/s, means over rounds; gate {study.gate}",
+        f"rounds at {', '.join(f'{rate:.4g}' for rate in rates)} requests/s, means over rounds; "
+        f"criterion {study.criterion}",
         "policy",
         "rounds",
         "good /s",

@@ -9,8 +9,8 @@ import typer
 from .output import JsonFlag, emit
 from .studying import (
     Cost,
+    Criterion,
     DecisionTime,
-    Gate,
     Jobs,
     Kept,
     KvTokens,
@@ -43,7 +43,7 @@ def sensitivity(
     workload: Annotated[str, typer.Option(help="One workload, such as mixed:rate=60,tpot=10ms.")] = "mixed",
     cost: Cost = "sloweave",
     truth: Truth = "same",
-    gate: Gate = "per_token",
+    criterion: Criterion = "per_token",
     seeds: Seeds = 5,
     max_running: MaxRunning = 128,
     kv_tokens: KvTokens = None,
@@ -65,7 +65,7 @@ def sensitivity(
     Example: chunkfit sensitivity bias --policy sloweave --workload mixed:rate=60,tpot=10ms --values 0.9x,1x,1.1x
     """
     from ..files.units import milliseconds
-    from ..scheduler.cost.sources import NamedCost, believed, true
+    from ..scheduler.cost.named_costs import NamedCost, policy_cost, true_cost
     from ..scheduler.study.cell import Setting, cell
     from ..scheduler.study.curve_pictures import sweep_picture
     from ..scheduler.study.summary import groups
@@ -83,12 +83,12 @@ def sensitivity(
     for policy_text in texts(policy, "--policy"):
         for value in tried:
             said = varied.set(Texts(policy_text, cost, truth), value)
-            belief, real = believed(said.belief), true(said.truth, said.belief)
+            belief, real = policy_cost(said.belief), true_cost(said.truth, said.belief)
             costs |= {belief.name: belief, real.name: real}
             setting = Setting(
                 belief.name,
                 real.name,
-                gate,
+                criterion,
                 max_running,
                 kv_tokens,
                 decision_us,
@@ -102,9 +102,9 @@ def sensitivity(
         rows = slice(index * seeds, (index + 1) * seeds)
         (group,) = groups(cells[rows], reports[rows])
         lines.setdefault(policy_text, []).append((value, group))
-    base, real = believed(cost), true(truth, cost)
+    base, real = policy_cost(cost), true_cost(truth, cost)
     data: dict[str, Any] = facts(
-        Setting(base.name, real.name, gate, max_running, kv_tokens, decision_us),
+        Setting(base.name, real.name, criterion, max_running, kv_tokens, decision_us),
         real,
         seeds,
     )

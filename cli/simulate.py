@@ -9,8 +9,8 @@ import typer
 from .output import JsonFlag, emit
 from .studying import (
     Cost,
+    Criterion,
     DecisionTime,
-    Gate,
     Jobs,
     Kept,
     KvTokens,
@@ -56,7 +56,7 @@ def simulate(
     tpot: Tpots = None,
     cost: Cost = "sloweave",
     truth: Truth = "same",
-    gate: Gate = "per_token",
+    criterion: Criterion = "per_token",
     seeds: Seeds = 3,
     max_running: MaxRunning = 128,
     kv_tokens: KvTokens = None,
@@ -79,7 +79,7 @@ def simulate(
     """
     from ..files.errors import UsageError
     from ..files.units import milliseconds
-    from ..scheduler.cost.sources import believed, true
+    from ..scheduler.cost.named_costs import policy_cost, true_cost
     from ..scheduler.run_report import write_csv
     from ..scheduler.study.cell import Setting, cell
     from ..scheduler.study.curve_pictures import load_picture
@@ -91,9 +91,9 @@ def simulate(
     decision_us = 1000 * milliseconds(decision_time, "--decision-time")
     if log and out is None:
         raise UsageError("--log without --out: expected the folder, such as --out study")
-    belief, real = believed(cost), true(truth, cost)
+    belief, real = policy_cost(cost), true_cost(truth, cost)
     costs: Costs = {belief.name: belief, real.name: real}
-    setting = Setting(belief.name, real.name, gate, max_running, kv_tokens, decision_us)
+    setting = Setting(belief.name, real.name, criterion, max_running, kv_tokens, decision_us)
     cells = [
         cell(policy_text, workload_text, seed, setting, **replaced)
         for workload_text in texts(workload, "--workload")

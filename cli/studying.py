@@ -18,7 +18,7 @@ from .output import progress_console
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-    from ..scheduler.cost.sources import NamedCost
+    from ..scheduler.cost.named_costs import NamedCost
     from ..scheduler.run_report import RunReport
     from ..scheduler.study.cell import Cell, Costs, Setting
     from ..scheduler.study.pools import Pool
@@ -60,7 +60,7 @@ Truth = Annotated[
         help="What iterations take: the same source (of a table its expected time) or another; noise=3%, residuals=F."
     ),
 ]
-Gate = Annotated[str, typer.Option(help="By which a request is good: per_token, schedule or mean_gap.")]
+Criterion = Annotated[str, typer.Option(help="By which a request is good: per_token, schedule or mean_gap.")]
 Seeds = Annotated[int, typer.Option(help="Runs with seeds 0, 1, ... of each.", min=1)]
 MaxRunning = Annotated[int, typer.Option(help="Requests that hold KV pages at once.", min=1)]
 KvTokens = Annotated[
@@ -185,7 +185,7 @@ def facts(setting: Setting, truth: NamedCost, seeds: int) -> dict[str, Any]:
         "cost": setting.belief,
         "truth": setting.truth,
         "device": truth.device,
-        "gate": setting.gate.replace("-", "_"),
+        "criterion": setting.criterion.replace("-", "_"),
         "seeds": seeds,
         "max_running": setting.max_running,
         "kv_tokens": setting.kv_tokens,
@@ -198,7 +198,7 @@ def facts_line(data: Mapping[str, Any]) -> str:
     device = data["device"] or "no device: a formula"
     kv = "as the costs hold" if data["kv_tokens"] is None else f"{data['kv_tokens']:,} tokens"
     return escape(
-        f"cost {data['cost']}; truth {data['truth']} ({device}); gate {data['gate']}; {data['seeds']} seeds; "
+        f"cost {data['cost']}; truth {data['truth']} ({device}); criterion {data['criterion']}; {data['seeds']} seeds; "
         f"up to {data['max_running']} running, KV {kv}"
         + (f"; decisions {data['decision_us']:g} us" if data["decision_us"] else "")
     )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..files.errors import UsageError
-from .metrics import Spread, over_seeds
+from .serving_metrics import SeedSummary, over_seeds
 
 # The share of good requests at a rate (requests/s) and seed. With one seed, a higher rate has to bring the same
 # requests sooner (common random numbers), or two rates are compared by their luck.
@@ -20,7 +20,7 @@ class Tried:
     """One rate, and the good shares of its seeds."""
 
     rate: float
-    good: Spread
+    good: SeedSummary
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ def capacity(
             f"capacity: rates {low:g} to {high:g}, share {share:g}, tolerance {tolerance:g}; expected rates above 0 in "
             "ascending order, a share up to 1, a tolerance below 1"
         )
-    tried: dict[float, Spread] = {}
+    tried: dict[float, SeedSummary] = {}
 
     def holds(rate: float) -> bool:
         tried[rate] = over_seeds([good_share(rate, seed) for seed in seeds])
@@ -69,7 +69,7 @@ def capacity(
     return _found(share, best, worst, tried)
 
 
-def _found(share: float, rate: float, above: float | None, tried: dict[float, Spread]) -> Capacity:
+def _found(share: float, rate: float, above: float | None, tried: dict[float, SeedSummary]) -> Capacity:
     ordered = tuple(Tried(each, tried[each]) for each in sorted(tried))
     means = [each.good.mean for each in ordered]
     return Capacity(share, rate, above, ordered, orderly=means == sorted(means, reverse=True))

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..files.errors import UsageError
-from .metrics import TOLERANCE_MS
+from .serving_metrics import TOLERANCE_MS
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

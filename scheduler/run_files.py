@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 from ..files.errors import LogFormatError
 from ..files.record import Record
 from ..files.writing import cannot_write, write_atomically
-from .loop import ITERATION
-from .requests import RESULT, WORKLOAD
+from .dtypes import ITERATION, RESULT, WORKLOAD
 from .run_report import RunReport
 from .workloads.workload import empty_requests
 

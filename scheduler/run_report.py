@@ -23,7 +23,7 @@ from ..files.errors import RunReportError
 from ..files.json_paths import render
 from ..files.writing import write_atomically
 from ..tables.schema_v1 import Count, Sha256, Strict
-from .metrics import GroupMetrics, Quantiles, RunMetrics, figures
+from .serving_metrics import GroupMetrics, Quantiles, RunMetrics, figures
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
@@ -105,7 +105,9 @@ class RunReport(Strict):
     def _table(self) -> Table:
         from rich.table import Table
 
-        shown = Table(title=f"gate {self.metrics.gate}, {self.metrics.makespan_s:.4g} s", title_justify="left")
+        shown = Table(
+            title=f"criterion {self.metrics.criterion}, {self.metrics.makespan_s:.4g} s", title_justify="left"
+        )
         shown.add_column("")
         for column in (
             "requests",
@@ -184,7 +186,7 @@ def load(path: str | PathLike[str]) -> RunReport:
         ) from error
 
 
-_RUN = ("policy", "workload", "seed", "true_cost", "policy_cost", "gate", "makespan_s", "group")
+_RUN = ("policy", "workload", "seed", "true_cost", "policy_cost", "criterion", "makespan_s", "group")
 _FIGURES = tuple(
     f"{name}_{part}" if part else name
     for name, field in GroupMetrics.model_fields.items()
@@ -200,7 +202,7 @@ def csv_text(reports: Iterable[RunReport]) -> str:
     for report in reports:
         metrics = report.metrics
         what = (report.policy, report.workload.spec, report.workload.seed, report.costs.true, report.costs.policy)
-        run = (*what, metrics.gate, metrics.makespan_s)
+        run = (*what, metrics.criterion, metrics.makespan_s)
         for name, group in metrics.groups.items():
             writer.writerow((*run, name, *figures(group).values()))
     return out.getvalue()

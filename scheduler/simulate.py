@@ -17,21 +17,12 @@ from ..files.errors import OutOfDomainError, UsageError
 from ..tables.lookup import TICKS_PER_MS
 from .cost import EXACT, Cost
 from .cost.factors import Factors
-from .gaps import heap_starts
-from .loop import (
-    DONE,
-    ITERATION,
-    OUT_OF_BELIEF,
-    OUT_OF_TRUTH,
-    SLICE_END,
-    STUCK,
-    World,
-    run_iterations,
-    sum_up_unfinished,
-)
+from .dtypes import ITERATION, RESULT
+from .heaps import heap_starts
+from .iteration import World, sum_up_unfinished
+from .loop import DONE, OUTSIDE_POLICY_COST, OUTSIDE_TRUE_COST, SLICE_END, STUCK, run_iterations
 from .policies import Policy
-from .requests import RESULT
-from .state import NEVER, Limits, State, empty_state, mean_context
+from .serving_state import NEVER, Limits, State, empty_state, mean_context
 from .workloads.workload import check_requests
 
 SLICE = 1 << 18  # iterations between two looks at the world outside
@@ -84,7 +75,7 @@ def simulate(
         if code == DONE:
             break
         if code != SLICE_END:
-            raise refusal(code, state, belief if code == OUT_OF_BELIEF else truth)
+            raise refusal(code, state, belief if code == OUTSIDE_POLICY_COST else truth)
     sum_up_unfinished(world, state)
     scalars = state.scalars[0]
     return Run(
@@ -130,7 +121,7 @@ def refusal(code: int, state: State, cost: Cost) -> Exception:
             f"{where}: none of {int(scalars['queued'])} queued requests can get a token, and no decode will change "
             "that; is a cached prefix longer than Limits.max_prefix_tokens or than the policy's cost holds?"
         )
-    who = {OUT_OF_BELIEF: "the policy's cost", OUT_OF_TRUTH: "the true cost"}[code]
+    who = {OUTSIDE_POLICY_COST: "the policy's cost", OUTSIDE_TRUE_COST: "the true cost"}[code]
     domain = {name: int(cost.header[name][0]) for name in ("max_decodes", "max_context_tokens", "kv_tokens")}
     return OutOfDomainError(
         f"{where}, chunk {c}, prefix {u} lies outside of {who} ({domain}); keep the limits within it "

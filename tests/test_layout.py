@@ -117,7 +117,7 @@ def test_scheduling_needs_the_core_alone():
     """numba is optional: without it the same functions are interpreted."""
     code = (
         "import sys\nsys.modules['numba'] = None\n"
-        "from chunkfit.scheduler import capacity, diagnose, metrics, run_report\n"
+        "from chunkfit.scheduler import capacity, diagnose, run_report, serving_metrics\n"
         "from chunkfit.scheduler.workloads.registry import workload\nworkload('mixed', 0)\n"
         "from chunkfit.scheduler.cost import SLOWEAVE, largest_chunk\n"
         "assert largest_chunk(SLOWEAVE.cost(), 4, 1, 1, 0, 10 << 14, 4096, 1, 1) == 1355\n"

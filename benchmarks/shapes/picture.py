@@ -28,10 +28,10 @@ def draw(found: Sequence[Shown], path: Path) -> None:
     for axis, panel in zip(axes, panels, strict=True):
         for place, table in enumerate(tables[panel]):
             for surface, shift in zip(SURFACES, (-BAR / 2, BAR / 2), strict=True):
-                gates = {
-                    s.gate: s.percent for s in found if (s.workload, s.table, s.surface) == (panel, table, surface)
+                by_criterion = {
+                    s.criterion: s.percent for s in found if (s.workload, s.table, s.surface) == (panel, table, surface)
                 }
-                bar(axis, place + shift, gates["per_token"], gates["mean_gap"], COLOURS[surface])
+                bar(axis, place + shift, by_criterion["per_token"], by_criterion["mean_gap"], COLOURS[surface])
         axis.set_xticks(
             range(len(tables[panel])), [name.replace(" by ", "\nby ").replace(", ", ",\n") for name in tables[panel]]
         )

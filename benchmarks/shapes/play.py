@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chunkfit.scheduler.cost import CURVED, SLOWEAVE, Cost, bound_ticks
-from chunkfit.scheduler.metrics import GroupMetrics, measure
 from chunkfit.scheduler.policies import policy
+from chunkfit.scheduler.serving_metrics import GroupMetrics, measure
+from chunkfit.scheduler.serving_state import Limits
 from chunkfit.scheduler.simulate import Run, simulate
-from chunkfit.scheduler.state import Limits
 from chunkfit.scheduler.workloads.registry import workload
 from chunkfit.scheduler.workloads.workload import Requests
 from chunkfit.tables.lookup import TICKS_PER_MS
@@ -24,13 +24,13 @@ NO_KV_LIMIT = 1 << 24  # pages
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """cost: of COSTS, true and believed. gate: that of the comparison's deadline model. parts: a recorded trace is cut
-    into so many, each of which is a run as a seed is elsewhere; 0: the workload is drawn by its seed. rates: requests/s
-    between which a capacity is looked for.
+    """cost: a name of COSTS, both the policy's cost and the true one. criterion: of a good request. parts: a recorded
+    trace is cut into so many parts, and each is a run as a seed is elsewhere; 0: the seed draws the workload. rates:
+    requests/s between which the capacity is searched.
     """
 
     cost: str
-    gate: str
+    criterion: str
     max_running: int
     pages: int = NO_KV_LIMIT
     parts: int = 0
@@ -89,7 +89,7 @@ def play(job: Job) -> list[GroupMetrics]:
     for target_ms in job.targets_ms or (None,):
         if target_ms is not None:
             requests["tpot_ms"] = target_ms
-        found.append(measure(requests, results, job.setting.gate, run.makespan_ms).groups["all"])
+        found.append(measure(requests, results, job.setting.criterion, run.makespan_ms).groups["all"])
     return found
 
 

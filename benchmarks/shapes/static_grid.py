@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from report import Row
 
-from chunkfit.scheduler.metrics import GroupMetrics
+from chunkfit.scheduler.serving_metrics import GroupMetrics
 
 from .play import Job, Setting
 from .verdicts import Ratio, best, figure, ratio, ratio_row

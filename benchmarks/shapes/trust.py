@@ -21,10 +21,10 @@ import chunkfit
 from chunkfit.profiler.synthetic_profile import synthetic_profile
 from chunkfit.scheduler.cost import EXACT, SLOWEAVE, Cost, from_table, noise_factors, residual_factors, scaled
 from chunkfit.scheduler.cost.factors import Factors
-from chunkfit.scheduler.metrics import measure
 from chunkfit.scheduler.policies import policy
+from chunkfit.scheduler.serving_metrics import measure
+from chunkfit.scheduler.serving_state import Limits
 from chunkfit.scheduler.simulate import simulate
-from chunkfit.scheduler.state import Limits
 from chunkfit.scheduler.workloads.registry import workload
 
 from .verdicts import figure
@@ -40,22 +40,22 @@ FITTED = ("mixed 14/s, 50 ms, synthetic device", "mixed:rate=14,ttft=9s,tpot=50m
 TABLES = ("exact", "biased by -10%", "3% noise", "10% noise")
 FITTED_TABLES = ("exact, no noise", "fitted, certified")
 SURFACES: tuple[Surface, ...] = ("expected", "bound")
-GATES = {"per_token": "P99 gap", "mean_gap": "mean gap"}
+CRITERIA = {"per_token": "P99 gap", "mean_gap": "mean gap"}
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """Percent of good requests by seed: one table, read one way, under one gate."""
+    """Percent of good requests by seed: one table, read one way, under one criterion."""
 
     workload: str
     table: str
     surface: Surface
-    gate: str
+    criterion: str
     percent: tuple[float, ...]
 
     def row(self) -> Row:
         read = {"expected": "expected time", "bound": "99% bound"}[self.surface]
-        return figure(f"{self.workload}, {self.table}, {read}: good by {GATES[self.gate]}", self.percent, "%")
+        return figure(f"{self.workload}, {self.table}, {read}: good by {CRITERIA[self.criterion]}", self.percent, "%")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +77,13 @@ def distortion(table: str, surface: Surface, seed: int) -> tuple[float, Factors]
 
 
 def good(spec: str, seed: int, belief: Cost, truth: Cost, limits: Limits, factors: Factors = EXACT) -> dict[str, float]:
-    """Percent of good requests by gate."""
+    """Percent of good requests by criterion."""
     requests = workload(spec, seed).requests
     run = simulate(requests, policy(POLICY), belief, truth, limits, factors=factors)
-    measured = {gate: measure(requests, run.results, gate, run.makespan_ms).groups["all"] for gate in GATES}
-    return {gate: 100 * group.good_share for gate, group in measured.items()}
+    measured = {
+        criterion: measure(requests, run.results, criterion, run.makespan_ms).groups["all"] for criterion in CRITERIA
+    }
+    return {criterion: 100 * group.good_share for criterion, group in measured.items()}
 
 
 def by_formula(case: Case) -> dict[str, float]:
@@ -122,10 +124,12 @@ def shown(spread: Callable[..., list], seeds: Sequence[int]) -> Iterator[Shown]:
         for table in TABLES:
             for surface in SURFACES:
                 mine = [g for c, g in found if (c.workload, c.table, c.surface) == (name, table, surface)]
-                for gate in GATES:
-                    yield Shown(name, table, surface, gate, tuple(each[gate] for each in mine))
+                for criterion in CRITERIA:
+                    yield Shown(name, table, surface, criterion, tuple(each[criterion] for each in mine))
     fitted = spread(by_fit, seeds)
     for table in FITTED_TABLES:
         for surface in SURFACES:
-            for gate in GATES:
-                yield Shown(FITTED[0], table, surface, gate, tuple(each[table, surface][gate] for each in fitted))
+            for criterion in CRITERIA:
+                yield Shown(
+                    FITTED[0], table, surface, criterion, tuple(each[table, surface][criterion] for each in fitted)
+                )

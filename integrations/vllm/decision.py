@@ -9,7 +9,7 @@ from ...files.errors import UsageError
 from ...scheduler.cost import OUTSIDE, bound_ticks, from_table
 from ...scheduler.policies import Policy, policy
 from ...scheduler.policies.sloweave import time_budget
-from ...scheduler.state import NEVER, State, mean_context
+from ...scheduler.serving_state import NEVER, State, mean_context
 from ...tables.cost_table import CostTable
 from ...tables.fingerprint import Fingerprint, require_same
 from ...tables.lookup import TICKS_PER_MS

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container
 from dataclasses import dataclass
 
-from ...scheduler.state import NEVER
+from ...scheduler.serving_state import NEVER
 
 
 @dataclass(slots=True)

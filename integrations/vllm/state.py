@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ...scheduler.cost import Cost
+from ...scheduler.dtypes import UNKNOWN_OUTPUT
 from ...scheduler.policies import Policy
 from ...scheduler.policies.decide import decide, observe, place
-from ...scheduler.requests import UNKNOWN_OUTPUT
-from ...scheduler.state import CHOSEN, DECODES, NEVER, QUEUE, Limits, State, empty_state
+from ...scheduler.serving_state import CHOSEN, DECODES, NEVER, QUEUE, Limits, State, empty_state
 from ...tables.lookup import TICKS_PER_MS
 
 

@@ -19,10 +19,10 @@ from ...tables.batch import Batch
 from ...tables.calibrator import Calibrator
 from ...tables.cost_table import CostTable
 from ...tables.fingerprint import require_same
-from ..metrics import measure
 from ..policies import Policy
 from ..run_report import CostsV1, RunReport, scheduling_facts, workload_facts
-from ..state import Limits
+from ..serving_metrics import measure
+from ..serving_state import Limits
 from ..workloads.workload import Workload
 from .executor import Executor
 from .flight import Stage
@@ -58,7 +58,7 @@ class Bench:
     table: CostTable
     executor: Executor
     limits: Limits
-    gate: str
+    criterion: str
     seed: int = 0
     calibrator: Calibrator | None = None
     watch: Callable[[str, float, Glance], None] | None = None
@@ -163,7 +163,7 @@ class Bench:
             },
             workload=workload_facts(workload),
             costs=CostsV1(true="measured", policy=believed + (", calibrated online" if self.calibrator else "")),
-            metrics=measure(workload.requests, run.results, self.gate, max(run.makespan_ms, 1e-3)),
+            metrics=measure(workload.requests, run.results, self.criterion, max(run.makespan_ms, 1e-3)),
             counts={
                 "iterations": run.iterations,
                 "prefill_tokens": int(run.log["chunk_tokens"].sum(dtype=np.int64)),

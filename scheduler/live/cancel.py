@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from ..advance import leave_decodes, survey
 from ..compiled import compiled
-from ..loop import World, sum_up
-from ..requests import Status
-from ..state import DECODES, QUEUE, State, free_slot, leave_queue, release
+from ..dtypes import Status
+from ..iteration import World, leave_decodes, sum_up, survey
+from ..serving_state import DECODES, QUEUE, State, free_slot, leave_queue, release
 
 CANCELLED = int(Status.CANCELLED)
 NOT_IN_FLIGHT = -1

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from ...tables.schema_v1 import Strict
 from ..cost.factors import EXACT, Factors, residual_factors
-from ..metrics import GroupMetrics, measure
+from ..serving_metrics import GroupMetrics, measure
 from ..simulate import simulate
 from .bench import Bench, Outcome
 from .serve import LiveCosts
@@ -66,7 +66,7 @@ def compare_with_simulator(bench: Bench, outcomes: Sequence[Outcome]) -> dict[st
             scheduling_ms=host_ms,
             until_ms=outcome.until_ms,
         )
-        return measure(requests, run.results, bench.gate, run.makespan_ms).groups["all"]
+        return measure(requests, run.results, bench.criterion, run.makespan_ms).groups["all"]
 
     groups = {"live": [outcome.report.over_all for outcome in outcomes]}
     groups |= {name: [simulated(outcome, factors) for outcome in outcomes] for name, factors in sources.items()}

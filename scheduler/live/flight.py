@@ -13,7 +13,7 @@ import torch
 
 from ...engine.host_step import SequenceWork
 from ...engine.kv_cache import PageAllocator
-from ..state import CHOSEN, DECODES, QUEUE, State
+from ..serving_state import CHOSEN, DECODES, QUEUE, State
 
 
 class Stage(StrEnum):

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from ...tables.lookup import TICKS_PER_MS
 from ..compiled import compiled
 from ..cost import OUTSIDE, Cost, bound_ticks
-from ..loop import ITERATION, write_row
-from ..state import State
+from ..dtypes import ITERATION
+from ..loop import write_row
+from ..serving_state import State
 
 # latency_ms runs from the decision to the tokens on the host, engine_ms is the engine's call in it: what a table is
 # about. bound_ms is the policy's at that moment, which a calibrator may have moved; table_bound_ms is the table's own.

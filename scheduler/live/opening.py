@@ -8,7 +8,7 @@ from ...profiler.devices.nvml import energy_meter
 from ...profiler.devices.torch_device import open_engine, uuid_of
 from ...tables.cost_table import CostTable
 from ..cost import from_table
-from ..state import Limits
+from ..serving_state import Limits
 from .executor import Executor
 from .reference import EngineExecutor
 from .virtual import VirtualExecutor

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from ..capacity import capacity
-from ..metrics import measure
 from ..policies import Policy
+from ..serving_metrics import measure
 from ..simulate import simulate
 from .bench import Bench, Outcome, until_ms
 from .serve import LiveCosts
@@ -39,7 +39,7 @@ def simulated_rate(
         shares = []
         for policy in policies:
             run = simulate(made, policy, costs.bound, costs.expected, bench.limits, until_ms=until_ms(seconds))
-            shares.append(measure(made, run.results, bench.gate, run.makespan_ms).groups["all"].good_share)
+            shares.append(measure(made, run.results, bench.criterion, run.makespan_ms).groups["all"].good_share)
         return max(shares)
 
     def mean(rate: float) -> float:

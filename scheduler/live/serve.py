@@ -16,14 +16,13 @@ from ...profiler.timing import quiet_gc
 from ...tables.calibrator import Calibrator
 from ...tables.cost_table import CostTable
 from ...tables.lookup import TICKS_PER_MS
-from ..advance import make_pages
-from ..arrivals import arrive, next_arrival
 from ..cost import EXACT, OUTSIDE, Cost, from_table
-from ..loop import OUT_OF_BELIEF, STUCK, give_tokens, sum_up_unfinished
+from ..iteration import give_tokens, make_pages, sum_up_unfinished
+from ..loop import OUTSIDE_POLICY_COST, STUCK, arrive, next_arrival
 from ..policies import Policy
 from ..policies.decide import decide, observe
+from ..serving_state import Limits, empty_state, mean_context
 from ..simulate import Run, refusal, world_of
-from ..state import Limits, empty_state, mean_context
 from ..workloads.workload import check_requests
 from .cancel import NOT_IN_FLIGHT, cancel
 from .executor import Executor, batch_of
@@ -217,7 +216,7 @@ class _Serving:
         decision_us = (time.perf_counter() - begin) * 1e6
         s["now"] = start
         if code == OUTSIDE:
-            raise refusal(OUT_OF_BELIEF, self.state, self.belief)
+            raise refusal(OUTSIDE_POLICY_COST, self.state, self.belief)
         if not s["decoding"] and not s["chosen"]:
             raise refusal(STUCK, self.state, self.belief)
         decodes, chunks = self.flight.work()

@@ -16,9 +16,9 @@ from pydantic import Field
 
 from ...files.host import resident_bytes
 from ...tables.schema_v1 import Count, Strict
+from ..dtypes import Status
 from ..policies import Policy
-from ..requests import Status
-from ..state import Limits
+from ..serving_state import Limits
 from ..workloads.workload import empty_requests
 from .bench import Bench
 from .serve import LiveCosts, LiveRun, Outside, serve

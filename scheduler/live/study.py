@@ -15,8 +15,8 @@ from ...files.host import installed_version
 from ...files.writing import write_atomically
 from ...profiler.sentinel import SentinelVerdict
 from ...tables.schema_v1 import Sha256, Share, Strict
-from ..metrics import Spread, over_seeds
 from ..run_report import RunReport
+from ..serving_metrics import SeedSummary, over_seeds
 from .bench import Bench, Outcome, joined_log
 from .fidelity import Compared
 from .promise import Promise, promise_of
@@ -63,11 +63,11 @@ class LiveStudyV1(Strict):
     device: str
     synthetic: bool
     table_sha256: Sha256
-    gate: str
+    criterion: str
     targets: Targets
     runs: list[LiveRunV1]
     promise: dict[str, Promise] = Field(description="by policy, over all its runs")
-    goodput: dict[str, Spread] = Field(description="good requests/s by policy, over the rounds")
+    goodput: dict[str, SeedSummary] = Field(description="good requests/s by policy, over the rounds")
     sentinel: SentinelVerdict
     sentinel_level: float = Field(description="its median over what the table expects")
     simulator: dict[str, dict[str, Compared]] = Field(description="by policy and figure; empty unless asked for")
@@ -115,7 +115,7 @@ def study(
         device=bench.executor.fingerprint.title(),
         synthetic=bench.executor.fingerprint.synthetic,
         table_sha256=bench.table.document.content_sha256,
-        gate=bench.gate,
+        criterion=bench.criterion,
         targets=targets,
         runs=[
             *(_run("curve", outcome) for outcome in on_curve),
@@ -148,7 +148,7 @@ def _checks(
     bench: Bench,
     outcomes: Sequence[Outcome],
     in_rounds: Sequence[Outcome],
-    goodput: Mapping[str, Spread],
+    goodput: Mapping[str, SeedSummary],
     simulator: Mapping[str, Mapping[str, Compared]],
 ) -> list[Check]:
     missed = promise_of(joined_log(outcomes), bench.table).closed_loop if outcomes else None
@@ -170,8 +170,8 @@ def _checks(
         served, share = each["goodput_per_s"], each["good_share"].live or 0.0
         # Of a policy that hardly serves anybody a request more or less is a large share, and one that saves up slack
         # on a schedule has gaps around the target of every token by design.
-        own_gate = models[name] in (None, bench.gate)
-        difference = served.difference(served.by_residuals) if share >= JUDGED_GOOD and own_gate else None
+        own_criterion = models[name] in (None, bench.criterion)
+        difference = served.difference(served.by_residuals) if share >= JUDGED_GOOD and own_criterion else None
         figure = None if difference is None else abs(difference)
         checks.append(_at_most(f"simulated against live goodput, {name}", figure, MOST_SIMULATOR_ERROR))
     return checks

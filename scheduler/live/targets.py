@@ -13,7 +13,7 @@ from ...files.units import milliseconds
 from ...tables.batch import Batch
 from ...tables.cost_table import CostTable
 from ...tables.schema_v1 import Strict
-from ..state import Limits
+from ..serving_state import Limits
 from ..workloads.registry import workload
 from ..workloads.spec import split_spec
 from ..workloads.workload import Workload

@@ -14,8 +14,8 @@ import numpy as np
 from ..compiled import compiled
 from ..cost.look_up import bound_ticks
 from ..cost.record import OUTSIDE, Cost
-from ..state import LINE, SCHEDULE, State, mean_context, next_deadline
-from .line import time_of, tokens_within
+from ..serving_state import ORDER, SCHEDULE, State, mean_context, next_deadline
+from .order import time_of, tokens_within
 
 CANDIDATES = 32
 
@@ -34,11 +34,11 @@ def construct(state: State, cost: Cost, most: int, within: int, current: int) ->
     capacity of an anchor forgets `within`. A set whose own prefixes make it too slow is no set.
     """
     s = state.scalars[0]
-    count = min(s["line"], CANDIDATES)
+    count = min(s["ordered"], CANDIDATES)
     slack = np.empty(CANDIDATES, np.int64)
     rest = np.empty(CANDIDATES, np.int64)
     for i in range(count):
-        request = state.requests[state.slots[LINE, i]]
+        request = state.requests[state.slots[ORDER, i]]
         slack[i] = first_slack(request, s["now"])
         rest[i] = request["target"] - request["computed"]
     full = time_of(state, cost, most)
@@ -76,9 +76,9 @@ def in_time(state: State, cost: Cost, chosen: int, ticks: int) -> bool:
     tokens = 0
     prefix = 0
     chunks = 0
-    for i in range(min(s["line"], CANDIDATES)):
+    for i in range(min(s["ordered"], CANDIDATES)):
         if chosen >> i & 1:
-            request = state.requests[state.slots[LINE, i]]
+            request = state.requests[state.slots[ORDER, i]]
             tokens += request["target"] - request["computed"]
             prefix += request["computed"]
             chunks += 1

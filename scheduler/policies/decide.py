@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..compiled import compiled
 from ..cost.record import Cost
-from ..state import State
+from ..serving_state import State
 from .qoserve import priority, qoserve
 from .slidingserve import slidingserve
 from .sloweave import admits, sloweave

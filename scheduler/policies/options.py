@@ -8,7 +8,7 @@ from __future__ import annotations
 from ...files.errors import UsageError
 from ...files.units import milliseconds
 from ..cost.record import NO_LIMIT
-from ..state import LEAVE_OUT, PER_TOKEN, REBASE, SCHEDULE
+from ..serving_state import LEAVE_OUT, PER_TOKEN, REBASE, SCHEDULE
 from .parameters import PRIORITIES
 
 Option = bool | int | float | str | tuple[float, ...]

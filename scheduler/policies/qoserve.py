@@ -12,8 +12,8 @@ from ...tables.lookup import MAX_TICKS
 from ..compiled import compiled
 from ..cost.look_up import bound_ticks
 from ..cost.record import OUTSIDE, Cost
-from ..state import DECODES, QUEUE, State, join_queue, leave_queue, mean_context, next_deadline
-from .line import line_tokens, line_up, serve, time_of
+from ..serving_state import DECODES, QUEUE, State, join_queue, leave_queue, mean_context, next_deadline
+from .order import allocate, ordered_tokens, put_in_order, time_of
 
 # The published grid of token budgets: 128, 256 to 2048 in steps of 256, 2552.
 SMALLEST, STEP, LARGEST, ENTRIES = 128, 256, 2552, 10
@@ -29,8 +29,8 @@ def qoserve(state: State, cost: Cost) -> int:
         return OUTSIDE
     relegate(state)
     most = state.parameters[0]["token_budget"]
-    line_up(state, False, most, 1)
-    serve(state, min(line_tokens(state, most), chunk_within(state, cost, slack_of_decodes(state))))
+    put_in_order(state, False, most, 1)
+    allocate(state, min(ordered_tokens(state, most), chunk_within(state, cost, slack_of_decodes(state))))
     return 0
 
 
@@ -60,7 +60,7 @@ def chunk_within(state: State, cost: Cost, slack: int) -> int:
     """Prompt tokens under the largest total of the grid whose time times 1.2 is within `slack`, else the smallest."""
     s = state.scalars[0]
     budget = state.parameters[0]["token_budget"]
-    most = line_tokens(state, budget)
+    most = ordered_tokens(state, budget)
     low = 0
     high = ENTRIES - 1
     while grid_entry(high) > budget and high > 0:

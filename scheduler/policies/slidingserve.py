@@ -10,9 +10,9 @@ from ...tables.lookup import MAX_TICKS
 from ..compiled import compiled
 from ..cost.look_up import bound_ticks
 from ..cost.record import OUTSIDE, Cost
-from ..state import DECODES, LINE, QUEUE, REACH, State, give, mean_context, next_deadline
+from ..serving_state import CUMULATIVE_TOKENS, DECODES, ORDER, QUEUE, State, give, mean_context, next_deadline
 from .batch_constructor import CANDIDATES, construct, first_slack
-from .line import PLACE_BITS, line_tokens, line_up, serve, time_of, tokens_within
+from .order import PLACE_BITS, allocate, ordered_tokens, put_in_order, time_of, tokens_within
 
 TERNARY_WIDTH = 30
 ROUNDING = 8  # ticks, 0.0005 ms: two look-ups of equal times may differ by so much, and that is a tie
@@ -29,10 +29,10 @@ def slidingserve(state: State, cost: Cost) -> int:
         return OUTSIDE
     if p["sorter"]:
         rank(state)
-    line_up(state, p["sorter"] == 1, 2 * p["token_budget"], CANDIDATES if p["constructor"] else 1)
-    most = line_tokens(state, p["token_budget"])
+    put_in_order(state, p["sorter"] == 1, 2 * p["token_budget"], CANDIDATES if p["constructor"] else 1)
+    most = ordered_tokens(state, p["token_budget"])
     if not p["chunker"] and not p["constructor"]:
-        serve(state, most)
+        allocate(state, most)
         return 0
     current, following = windows(state)
     within = tokens_within(state, cost, current, most)
@@ -41,13 +41,13 @@ def slidingserve(state: State, cost: Cost) -> int:
         if chosen:
             for i in range(CANDIDATES):
                 if chosen >> i & 1:
-                    slot = state.slots[LINE, i]
+                    slot = state.slots[ORDER, i]
                     give(state, slot, state.requests[slot]["target"] - state.requests[slot]["computed"])
             return 0
     if p["chunker"]:
-        serve(state, slide(state, cost, within, tokens_within(state, cost, following, most), most))
+        allocate(state, slide(state, cost, within, tokens_within(state, cost, following, most), most))
     else:
-        serve(state, most)
+        allocate(state, most)
     return 0
 
 
@@ -103,7 +103,7 @@ def slide(state: State, cost: Cost, within: int, following: int, most: int) -> i
     cost of having a prefill makes none look cheapest.
     """
     s = state.scalars[0]
-    queue = state.slots[REACH, s["line"] - 1] if s["line"] else 0
+    queue = state.slots[CUMULATIVE_TOKENS, s["ordered"] - 1] if s["ordered"] else 0
     if within == 0 or within >= queue:
         return within
     both = min(within + following, queue)

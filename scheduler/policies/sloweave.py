@@ -10,7 +10,7 @@ from ...tables.lookup import MAX_TICKS, WEIGHT_ONE
 from ..compiled import compiled
 from ..cost.look_up import bound_ticks, largest_chunk
 from ..cost.record import OUTSIDE, Cost
-from ..state import DECODES, QUEUE, State, give, mean_context, next_deadline, room
+from ..serving_state import DECODES, QUEUE, State, give, mean_context, next_deadline, room
 from .parameters import PRIORITIES
 
 EXCEPTION_PERIOD = 8  # iterations from one exception to the next, at least

@@ -8,7 +8,7 @@ until n + c reaches the budget (Sarathi-Serve, vLLM). `sarathi_edf`: the same by
 from __future__ import annotations
 
 from ..compiled import compiled
-from ..state import QUEUE, State, give, room
+from ..serving_state import QUEUE, State, give, room
 
 
 @compiled

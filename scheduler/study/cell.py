@@ -14,12 +14,12 @@ from pydantic import Field
 from ...files.errors import UsageError
 from ...tables.schema_v1 import Count, Sha256, Strict
 from ..cost.alone import alone_ms
-from ..cost.sources import NamedCost
-from ..metrics import gate_named, measure
+from ..cost.named_costs import NamedCost
 from ..policies import policy
 from ..run_report import CostsV1, RunReport, SchedulingV1, workload_facts
+from ..serving_metrics import criterion_named, measure
+from ..serving_state import Limits
 from ..simulate import Run, simulate
-from ..state import Limits
 from ..workloads.registry import canonical_spec, workload
 from ..workloads.spec import options_of
 from ..workloads.workload import Workload
@@ -36,7 +36,7 @@ class Cell(Strict):
     seed: Count
     belief: str = Field(description="name of the cost that the policy asks")
     truth: str = Field(description="name of the cost that iterations have")
-    gate: str
+    criterion: str
     max_running: Annotated[int, Field(ge=1)]
     kv_tokens: Annotated[int, Field(ge=1)] | None = Field(description="null: what the costs hold")
     decision_us: Annotated[float, Field(ge=0)] = Field(description="added to every iteration")
@@ -52,13 +52,13 @@ class Setting:
 
     belief: str
     truth: str
-    gate: str = "per_token"
+    criterion: str = "per_token"
     max_running: int = 128
     kv_tokens: int | None = None
     decision_us: float = 0.0
 
     def __post_init__(self) -> None:
-        gate_named(self.gate)
+        criterion_named(self.criterion)
         for name in ("max_running", "kv_tokens"):
             value = getattr(self, name)
             if value is not None and value < 1:
@@ -76,7 +76,7 @@ def cell(policy_text: str, workload_text: str, seed: int, setting: Setting, **re
         seed=seed,
         belief=setting.belief,
         truth=setting.truth,
-        gate=setting.gate.replace("-", "_"),
+        criterion=setting.criterion.replace("-", "_"),
         max_running=setting.max_running,
         kv_tokens=setting.kv_tokens,
         decision_us=setting.decision_us,
@@ -121,7 +121,7 @@ def report_of(cell: Cell, costs: Costs, played: Played) -> RunReport:
         },
         workload=workload_facts(played.workload),
         costs=CostsV1(true=cell.truth, policy=cell.belief),
-        metrics=measure(played.workload.requests, run.results, cell.gate, run.makespan_ms),
+        metrics=measure(played.workload.requests, run.results, cell.criterion, run.makespan_ms),
         counts={"iterations": run.iterations},
         exceptions={"aged_prefill": run.exceptions, "relegated": run.relegations},
         scheduling=_scheduling(cell, run),

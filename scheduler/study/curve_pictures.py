@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..metrics import Spread
+from ..serving_metrics import SeedSummary
 from .picture import picture
 from .summary import Group
 
@@ -73,14 +73,14 @@ def _rate(group: Group) -> float:
     return float(group.option("rate").removesuffix("/s"))
 
 
-def _missed(met: Spread) -> Spread:
+def _missed(met: SeedSummary) -> SeedSummary:
     return met.model_copy(update={"mean": 1 - met.mean, "least": 1 - met.most, "most": 1 - met.least})
 
 
 def _line(
     axes: Axes,
     x: Sequence[float],
-    spreads: Sequence[Spread],
+    spreads: Sequence[SeedSummary],
     label: str,
     scale: float = 1.0,
     colour: str | None = None,

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..metrics import TOLERANCE_MS
+from ..serving_metrics import TOLERANCE_MS
 from .cell import Played
 from .picture import picture
 

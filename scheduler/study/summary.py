@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..metrics import Spread, summary
 from ..run_report import RunReport
+from ..serving_metrics import SeedSummary, summary
 from ..workloads.spec import split_spec
 from .cell import Cell
 
@@ -23,8 +23,8 @@ class Group:
     workload: str
     belief: str
     truth: str
-    spreads: dict[str, Spread]
-    parts: dict[str, dict[str, Spread]]
+    spreads: dict[str, SeedSummary]
+    parts: dict[str, dict[str, SeedSummary]]
 
     def data(self) -> dict[str, Any]:
         """For JSON."""
@@ -59,5 +59,5 @@ def _group(cell: Cell, reports: Sequence[RunReport]) -> Group:
     return Group(cell.policy, cell.workload, cell.belief, cell.truth, spreads.pop("all"), spreads)
 
 
-def _plain(spreads: dict[str, Spread]) -> dict[str, Any]:
+def _plain(spreads: dict[str, SeedSummary]) -> dict[str, Any]:
     return {name: spread.model_dump() for name, spread in spreads.items()}

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from ...files.errors import UsageError
-from ..cost.sources import split_cost
+from ..cost.named_costs import split_cost
 from ..policies.registry import FAMILIES, policy
 from ..workloads.spec import split_spec
 

@@ -41,7 +41,7 @@ class Lognormal:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class Application:
     """One application of a mix: its share of the requests and its laws."""
 
     share: float
@@ -52,17 +52,17 @@ class Part:
 # SLOWeave's simulator, as reconstructed: its papers print medians of some, the rest lands near its figures. Where
 # nothing is known (outputs of chat, lengths of bursty) they are those of mixed.
 _OUTPUT = Lognormal(77, 0.55)
-CHAT = (Part(1.0, Lognormal(256, 0.8), _OUTPUT),)
-MIXED = (Part(0.72, Lognormal(560, 0.5), _OUTPUT), Part(0.28, Lognormal(2100, 0.5), _OUTPUT))
-LONG = (Part(1.0, Lognormal(3574, 0.38), Lognormal(145, 0.63)),)
+CHAT = (Application(1.0, Lognormal(256, 0.8), _OUTPUT),)
+MIXED = (Application(0.72, Lognormal(560, 0.5), _OUTPUT), Application(0.28, Lognormal(2100, 0.5), _OUTPUT))
+LONG = (Application(1.0, Lognormal(3574, 0.38), Lognormal(145, 0.63)),)
 
 # SlidingServe's Table 2 prints means and P90s. No lognormal law has ShareGPT's prompts (357, 1724: P90 is at most 2.27
 # times the mean), so that one figure is read as a median.
 _DIALOGUE = (Lognormal.of_median_p90(357, 1724), Lognormal.of_mean_p90(89, 184))
 _ARXIV_V1 = (Lognormal.of_mean_p90(3253, 4382), Lognormal.of_mean_p90(356, 542))
 _ARXIV_V2 = (Lognormal.of_mean_p90(6267, 7567), Lognormal.of_mean_p90(423, 623))
-SHAREGPT = (Part(1.0, *_DIALOGUE),)
-ARXIV_V1 = (Part(1.0, *_ARXIV_V1),)
-ARXIV_V2 = (Part(1.0, *_ARXIV_V2),)
-MIXED_V1 = (Part(3 / 4, *_DIALOGUE), Part(1 / 4, *_ARXIV_V1))
-MIXED_V2 = (Part(5 / 6, *_DIALOGUE), Part(1 / 6, *_ARXIV_V2))
+SHAREGPT = (Application(1.0, *_DIALOGUE),)
+ARXIV_V1 = (Application(1.0, *_ARXIV_V1),)
+ARXIV_V2 = (Application(1.0, *_ARXIV_V2),)
+MIXED_V1 = (Application(3 / 4, *_DIALOGUE), Application(1 / 4, *_ARXIV_V1))
+MIXED_V2 = (Application(5 / 6, *_DIALOGUE), Application(1 / 6, *_ARXIV_V2))

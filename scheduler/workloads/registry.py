@@ -9,11 +9,11 @@ import numpy as np
 
 from ...files.errors import UsageError
 from . import lengths
-from .arrivals import PROCESSES, Floats, Shape
-from .sources import Source, azure, drawn_lengths, laws, mooncake, own
+from .arrival_processes import PROCESSES, Floats, Shape
+from .request_targets import Uncontended, set_targets
 from .spec import TRACE_ARRIVALS, Options, options_of, resolve, split_spec
 from .streams import Stream, stream
-from .targets import Uncontended, set_targets
+from .traces import Source, azure, drawn_lengths, laws, mooncake, own
 from .workload import Requests, Workload
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from ...files.errors import UsageError
 from ...files.units import milliseconds, percentage
-from .arrivals import PROCESSES
+from .arrival_processes import PROCESSES
 
 TRACE_ARRIVALS = "trace"  # the file's own
 ESTIMATES = ("none", "true", "application")

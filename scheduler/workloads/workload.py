@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...files.errors import UsageError
-from ..requests import UNKNOWN_OUTPUT, WORKLOAD
+from ..dtypes import UNKNOWN_OUTPUT, WORKLOAD
 
 Requests = NDArray[np.void]  # of dtype WORKLOAD
 

@@ -18,10 +18,10 @@ from support.serving import workload
 
 from chunkfit.scheduler.capacity import Capacity
 from chunkfit.scheduler.cost import SLOWEAVE, Formula
-from chunkfit.scheduler.metrics import GATES
 from chunkfit.scheduler.policies import policy
+from chunkfit.scheduler.serving_metrics import CRITERIA
+from chunkfit.scheduler.serving_state import Limits
 from chunkfit.scheduler.simulate import simulate
-from chunkfit.scheduler.state import Limits
 
 FOLDER = os.environ.get("CHUNKFIT_PUBLIC_DATA")
 public = pytest.mark.skipif(FOLDER is None, reason="CHUNKFIT_PUBLIC_DATA is not set: no traces here")
@@ -206,12 +206,12 @@ def test_a_low_table_is_good_by_mean_gap_alone():
 
 def test_the_picture_is_the_same_for_the_same_figures(tmp_path):
     shown = [
-        trust.Shown("w", table, surface, gate_name, (float(at), 80.0))
+        trust.Shown("w", table, surface, criterion, (float(at), 80.0))
         for at, table in enumerate(trust.TABLES)
         for surface in trust.SURFACES
-        for gate_name in trust.GATES
+        for criterion in trust.CRITERIA
     ]
-    assert set(trust.GATES) <= set(GATES)
+    assert set(trust.CRITERIA) <= set(CRITERIA)
     for name in ("a.png", "b.png"):
         draw(shown, tmp_path / name)
     assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()

@@ -73,7 +73,7 @@ def test_what_cannot_be_served(made, tmp_path, monkeypatch):
     (tmp_path / "trace.csv").write_text("arrival_ms,prompt_tokens,output_tokens\n5,10,3\n1,10,3\n")
     refused(LogFormatError, r"line 3.*rows in order of arrival", workload="requests:file=trace.csv,arrivals=poisson")
     refused(UsageError, "--tpot '3': expected", tpot="3")
-    refused(UsageError, "gate 'best' is unknown", gate="best")
+    refused(UsageError, "criterion 'best' is unknown", criterion="best")
     refused(UsageError, r"--rounds 0.*one round at least", rounds=0)
     (tmp_path / "file").write_text("in the way")
     refused(StorageError, "cannot be made", out=tmp_path / "file" / "live")

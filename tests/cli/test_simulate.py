@@ -66,7 +66,7 @@ def test_one_run_is_shown_whole_and_kept_for_diagnosis(tmp_path):
     asked = ("simulate", "--policy", "full", "--workload", "chat:requests=40,rate=60", "--seeds", 1, "--jobs", 1)
     done = Answer(*asked, "--cost", TABLE, "--truth", "same:noise=3%", "--out", tmp_path, "--log", "--plot")
     assert done.code == 0, done.err
-    assert "gate per_token" in done.out
+    assert "criterion per_token" in done.out
     assert "table-v1.json@" in done.out
     report = load(tmp_path / "run" / "run.json")
     assert report.costs.true.endswith(":surface=expected,noise=3%")
@@ -123,7 +123,7 @@ def test_sensitivity_shows_what_a_biased_cost_does(tmp_path):
         (["simulate", "--policy", "full,full"], 2, "expected different texts joined by commas"),
         (["simulate", "--workload", "mixd"], 2, "workload 'mixd' is unknown"),
         (["simulate", "--tpot", "25"], 2, "a number with its unit"),
-        (["simulate", "--gate", "nice"], 2, "gate 'nice' is unknown"),
+        (["simulate", "--criterion", "nice"], 2, "criterion 'nice' is unknown"),
         (["simulate", "--cost", "no.json"], 2, "--cost 'no.json': neither a formula nor a file"),
         (["simulate", "--truth", "same:noise=3"], 2, "expected a percentage"),
         (["simulate", "--plot"], 2, "--plot without --out"),

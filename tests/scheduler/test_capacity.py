@@ -4,7 +4,7 @@ import pytest
 
 from chunkfit.files.errors import UsageError
 from chunkfit.scheduler.capacity import capacity
-from chunkfit.scheduler.metrics import good_requests
+from chunkfit.scheduler.serving_metrics import good_requests
 from chunkfit.scheduler.workloads.registry import workload
 from tests.support.runs import served_in_order
 

@@ -5,7 +5,7 @@ import pytest
 
 from chunkfit.files.errors import UsageError
 from chunkfit.scheduler.diagnose import Iterations, budget_too_high, budget_too_low, diagnose, of_log
-from chunkfit.scheduler.requests import Status
+from chunkfit.scheduler.dtypes import Status
 from tests.support.runs import finished, never_started, requests_of
 
 TARGET = 25.0

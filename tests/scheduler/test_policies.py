@@ -7,7 +7,7 @@ from chunkfit.files.errors import UsageError
 from chunkfit.scheduler.cost import SLOWEAVE
 from chunkfit.scheduler.policies import FAMILIES, policy
 from chunkfit.scheduler.policies.decide import decide
-from chunkfit.scheduler.state import Limits
+from chunkfit.scheduler.serving_state import Limits
 
 COST = SLOWEAVE.cost()
 

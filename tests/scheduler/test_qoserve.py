@@ -7,8 +7,8 @@ from chunkfit.scheduler.cost import Formula
 from chunkfit.scheduler.policies import policy
 from chunkfit.scheduler.policies.decide import decide, observe
 from chunkfit.scheduler.policies.qoserve import grid_entry
+from chunkfit.scheduler.serving_state import QUEUE, Limits
 from chunkfit.scheduler.simulate import simulate
-from chunkfit.scheduler.state import QUEUE, Limits
 
 QOSERVE = policy("qoserve")
 # 1 ms and 1/64 ms a token: 1.2 x the time of 512 tokens is 10.8 ms.

@@ -9,8 +9,7 @@ import pytest
 from rich.console import Console
 
 from chunkfit.files.errors import RunReportError, StorageError
-from chunkfit.scheduler.metrics import measure
-from chunkfit.scheduler.requests import Status
+from chunkfit.scheduler.dtypes import Status
 from chunkfit.scheduler.run_report import (
     CostsV1,
     RunReport,
@@ -20,6 +19,7 @@ from chunkfit.scheduler.run_report import (
     workload_facts,
     write_csv,
 )
+from chunkfit.scheduler.serving_metrics import measure
 from chunkfit.scheduler.workloads.registry import workload
 from tests.support.runs import finished, never_started
 
@@ -69,7 +69,10 @@ def test_the_figures_are_the_runs(report):
         ({"kind": "guessed"}, r"\$.kind"),
         ({"joules": "12"}, r"\$.joules"),
         ({"counts": {"iterations": -1}}, r"\$.counts.iterations"),
-        ({"metrics": {"gate": "schedule", "makespan_s": 1.0, "groups": {}}}, r"\$.metrics.groups: .* no group `all`"),
+        (
+            {"metrics": {"criterion": "schedule", "makespan_s": 1.0, "groups": {}}},
+            r"\$.metrics.groups: .* no group `all`",
+        ),
         ({"costs": {"true": "formula"}}, r"\$.costs.policy: Field required"),
     ],
 )
@@ -96,7 +99,7 @@ def test_csv_has_a_row_a_group(report, tmp_path):
     rows = list(csv.DictReader(io.StringIO((tmp_path / "runs.csv").read_text())))
     assert [row["group"] for row in rows] == ["all", "application 0", "application 1"] * 2
     first = rows[0]
-    assert (first["policy"], first["seed"], first["gate"]) == ("sloweave", "4", "per_token")
+    assert (first["policy"], first["seed"], first["criterion"]) == ("sloweave", "4", "per_token")
     assert (first["workload"], first["policy_cost"]) == (report.workload.spec, "formula, bound")
     assert float(first["good_share"]) == report.over_all.good_share
     assert float(first["ttft_ms_p99"]) == report.over_all.ttft_ms.p99

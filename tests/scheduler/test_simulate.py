@@ -13,11 +13,11 @@ from support.serving import STEEP, random_limits, random_workload, workload
 from chunkfit.files.errors import OutOfDomainError, UsageError
 from chunkfit.scheduler.compiled import COMPILES
 from chunkfit.scheduler.cost import SLOWEAVE, Formula, from_table, noise_factors
+from chunkfit.scheduler.dtypes import Status
 from chunkfit.scheduler.loop import run_iterations
 from chunkfit.scheduler.policies import policy
-from chunkfit.scheduler.requests import Status
+from chunkfit.scheduler.serving_state import Limits
 from chunkfit.scheduler.simulate import simulate
-from chunkfit.scheduler.state import Limits
 
 # A decode costs 1 ms, a prompt token 1/16 ms, an iteration 2 ms: every time is a whole number of ticks.
 PLAIN = Formula(overhead=2.0, decode=1.0, chunk_token=0.0625).cost()

@@ -13,10 +13,10 @@ from chunkfit.scheduler.cost import CURVED, SLOWEAVE, Formula, from_table
 from chunkfit.scheduler.policies import policy
 from chunkfit.scheduler.policies.batch_constructor import best_set
 from chunkfit.scheduler.policies.decide import decide
-from chunkfit.scheduler.policies.line import line_tokens, line_up, time_of, tokens_within
+from chunkfit.scheduler.policies.order import ordered_tokens, put_in_order, time_of, tokens_within
 from chunkfit.scheduler.policies.slidingserve import pair_time, rank, slide, windows
+from chunkfit.scheduler.serving_state import NEVER, ORDER
 from chunkfit.scheduler.simulate import simulate
-from chunkfit.scheduler.state import LINE, NEVER
 
 CHUNKER = policy("slidingserve-2048", sorter=False, constructor=False)
 CURVE = CURVED.cost()
@@ -27,8 +27,8 @@ def lined(chosen, decodes, queue, now_ms=0.0):
     """A state whose line stands in queue order, and the most tokens of an iteration."""
     state = state_of(chosen, decodes, queue, now_ms)
     budget = int(state.parameters[0]["token_budget"])
-    line_up(state, False, 2 * budget, 32)
-    return state, line_tokens(state, budget)
+    put_in_order(state, False, 2 * budget, 32)
+    return state, ordered_tokens(state, budget)
 
 
 def decode(slack_ms, tbt_ms=40.0):
@@ -61,8 +61,8 @@ def test_the_sorter_by_hand():
     state = state_of(policy("slidingserve"), queue=queue)
     state.scalars[0]["throughput"] = 1 / TICK
     rank(state)
-    line_up(state, True, 1 << 20, 32)
-    assert state.slots[LINE, : len(queue)].tolist() == [5, 6, 1, 2, 0, 4, 3]
+    put_in_order(state, True, 1 << 20, 32)
+    assert state.slots[ORDER, : len(queue)].tolist() == [5, 6, 1, 2, 0, 4, 3]
 
 
 def test_the_share_of_the_slack_that_makes_urgent_is_an_option():
@@ -71,8 +71,8 @@ def test_the_share_of_the_slack_that_makes_urgent_is_an_option():
         state = state_of(policy("slidingserve", urgency=urgency), queue=queue)
         state.scalars[0]["throughput"] = 1 / TICK
         rank(state)
-        line_up(state, True, 1 << 20, 32)
-        assert state.slots[LINE, 0] == first
+        put_in_order(state, True, 1 << 20, 32)
+        assert state.slots[ORDER, 0] == first
 
 
 def test_two_windows_with_targets_of_their_own():

@@ -8,11 +8,11 @@ from support.random_tables import random_table
 from support.serving import STEEP, chunks_of, random_limits, random_workload, state_of, workload
 
 from chunkfit.scheduler.cost import CURVED, OUTSIDE, SLOWEAVE, Formula, bound_ticks, from_table
+from chunkfit.scheduler.dtypes import Status
 from chunkfit.scheduler.policies import policy
 from chunkfit.scheduler.policies.decide import accepts, decide
-from chunkfit.scheduler.requests import Status
+from chunkfit.scheduler.serving_state import Limits, mean_context
 from chunkfit.scheduler.simulate import simulate
-from chunkfit.scheduler.state import Limits, mean_context
 
 ONE = policy("sloweave", prefills=1)
 EXACT = SLOWEAVE.cost()

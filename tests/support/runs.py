@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from chunkfit.scheduler.requests import RESULT, Status
+from chunkfit.scheduler.dtypes import RESULT, Status
 from chunkfit.scheduler.workloads.workload import empty_requests
 
 

@@ -2,11 +2,20 @@
 
 import numpy as np
 
-from chunkfit.scheduler.advance import survey
 from chunkfit.scheduler.cost import Formula
+from chunkfit.scheduler.dtypes import WORKLOAD, Status
+from chunkfit.scheduler.iteration import survey
 from chunkfit.scheduler.policies.decide import place
-from chunkfit.scheduler.requests import WORKLOAD, Status
-from chunkfit.scheduler.state import CHOSEN, DECODES, NEVER, Limits, empty_state, join_queue, new_slot, pages_for
+from chunkfit.scheduler.serving_state import (
+    CHOSEN,
+    DECODES,
+    NEVER,
+    Limits,
+    empty_state,
+    join_queue,
+    new_slot,
+    pages_for,
+)
 
 # Steep enough that some hundred tokens already miss a target of 10 ms.
 STEEP = Formula(overhead=0.4, floor=2.0, batch_token=0.02, decode=0.1, decode_context=1e-4, chunks=0.5, chunk_pair=1e-4)

@@ -3,12 +3,12 @@
 from pathlib import Path
 
 import chunkfit
-from chunkfit.scheduler.cost.sources import believed, true
+from chunkfit.scheduler.cost.named_costs import policy_cost, true_cost
 from chunkfit.scheduler.study.cell import Setting, cell, run_cell
 
 TABLE = Path(chunkfit.__file__).parent / "tests" / "tables" / "golden" / "table-v1.json"
-BELIEF = believed("sloweave")
-COSTS = {BELIEF.name: BELIEF, "sloweave:noise=3%": true("same:noise=3%", "sloweave")}
+BELIEF = policy_cost("sloweave")
+COSTS = {BELIEF.name: BELIEF, "sloweave:noise=3%": true_cost("same:noise=3%", "sloweave")}
 SETTING = Setting("sloweave", "sloweave:noise=3%")
 SMALL = "mixed:requests=40"
 

@@ -8,7 +8,7 @@ from chunkfit.files.errors import FingerprintMismatchError, TableFormatError, Us
 from chunkfit.integrations.vllm.decision import OUTSIDE_PERIOD, Decider, load_table, warm_up
 from chunkfit.integrations.vllm.options import Options, options_of, request_target_ms
 from chunkfit.integrations.vllm.state import Decodes, Prompt, Room
-from chunkfit.scheduler.state import NEVER
+from chunkfit.scheduler.serving_state import NEVER
 from chunkfit.tables.fingerprint import Fingerprint
 from chunkfit.tables.lookup import TICKS_PER_MS
 

@@ -4,7 +4,7 @@ import pytest
 
 from chunkfit.integrations.vllm.counters import Counters
 from chunkfit.integrations.vllm.followed import FollowedRequests
-from chunkfit.scheduler.state import NEVER
+from chunkfit.scheduler.serving_state import NEVER
 
 
 @pytest.mark.parametrize(("leave_out", "schedule"), [(False, 60), (True, NEVER)])

@@ -12,7 +12,7 @@ from chunkfit.scheduler.cost import Formula
 from chunkfit.scheduler.live.reference import EngineExecutor
 from chunkfit.scheduler.live.serve import LiveCosts, serve
 from chunkfit.scheduler.policies import policy
-from chunkfit.scheduler.state import Limits
+from chunkfit.scheduler.serving_state import Limits
 
 
 @pytest.mark.gpu

@@ -7,12 +7,12 @@ from support.live_runs import synthetic_table, virtual
 from support.serving import check_run, random_limits, random_workload, workload
 
 from chunkfit.files.errors import UsageError
+from chunkfit.scheduler.dtypes import Status
 from chunkfit.scheduler.live.serve import LiveCosts, Outside, serve
 from chunkfit.scheduler.live.virtual import VirtualExecutor
 from chunkfit.scheduler.policies import policy
-from chunkfit.scheduler.requests import Status
+from chunkfit.scheduler.serving_state import Limits
 from chunkfit.scheduler.simulate import simulate
-from chunkfit.scheduler.state import Limits
 
 POLICIES = ("full", "fixed-256", "token-budget-512", "sarathi-edf-256", "sloweave", "slidingserve-512", "qoserve-2552")
 

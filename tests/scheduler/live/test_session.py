@@ -86,7 +86,7 @@ def test_every_check_holds_on_a_quiet_device(whole):
     assert list(verdicts.values()) == [True, True, True]
     assert simulated["sloweave"] is True
     assert True in (simulated["fixed-128"], simulated["fixed-512"])
-    assert simulated["slidingserve-512"] is None  # it keeps a schedule, the gate is of every token
+    assert simulated["slidingserve-512"] is None  # it keeps a schedule, the criterion is of every token
     assert False not in simulated.values()
     assert found.exit_code == 0
     for name in POLICIES:

@@ -7,7 +7,7 @@ from support.serving import workload
 from chunkfit.files.errors import UsageError
 from chunkfit.scheduler.live.opening import limits_of
 from chunkfit.scheduler.live.targets import maker, refused_note, require_room, targets_for
-from chunkfit.scheduler.state import Limits
+from chunkfit.scheduler.serving_state import Limits
 from chunkfit.tables import Batch
 
 SPEC = "mixed:prompt_scale=0.5x"

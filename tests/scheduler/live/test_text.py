@@ -7,11 +7,11 @@ from support.serving import workload
 
 from chunkfit.engine import Engine, ModelConfig
 from chunkfit.scheduler.cost import Formula
+from chunkfit.scheduler.dtypes import Status
 from chunkfit.scheduler.live.reference import EngineExecutor
 from chunkfit.scheduler.live.serve import LiveCosts, serve
 from chunkfit.scheduler.policies import policy
-from chunkfit.scheduler.requests import Status
-from chunkfit.scheduler.state import Limits
+from chunkfit.scheduler.serving_state import Limits
 
 SMALL = ModelConfig(
     name="small",

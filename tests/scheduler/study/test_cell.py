@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from chunkfit.files.errors import UsageError
-from chunkfit.scheduler.cost.sources import believed
-from chunkfit.scheduler.metrics import measure
+from chunkfit.scheduler.cost.named_costs import policy_cost
 from chunkfit.scheduler.policies import policy
+from chunkfit.scheduler.serving_metrics import measure
+from chunkfit.scheduler.serving_state import Limits
 from chunkfit.scheduler.simulate import simulate
-from chunkfit.scheduler.state import Limits
 from chunkfit.scheduler.study.cell import Cell, Setting, cell, play, run_cell
 from chunkfit.scheduler.workloads.registry import workload
 from tests.support.studies import COSTS, SETTING, SMALL, TABLE
@@ -65,7 +65,7 @@ def test_noise_is_of_the_seed_and_of_the_truth_alone():
 
 def test_the_limits_are_those_of_both_costs():
     """A belief that holds less than the truth may not be asked for more."""
-    named = believed(str(TABLE))
+    named = policy_cost(str(TABLE))
     report = run_cell(
         cell("sloweave", "chat:requests=20,rate=20", 0, Setting(named.name, "sloweave")), {**COSTS, named.name: named}
     )
@@ -75,7 +75,7 @@ def test_the_limits_are_those_of_both_costs():
 
 def test_slowdown_targets_come_from_the_truth_without_its_factor():
     text = "chat:requests=20,rate=5,slowdown=5x,ttft_floor=1us"
-    biased = believed("sloweave:factor=2x")
+    biased = policy_cost("sloweave:factor=2x")
     costs = {**COSTS, biased.name: biased}
     exact = play(cell("full", text, 0, Setting("sloweave", "sloweave")), costs).workload.requests
     slower = play(cell("full", text, 0, Setting("sloweave", biased.name)), costs).workload.requests
@@ -97,7 +97,7 @@ def test_what_cannot_be_meant_is_refused_before_anything_runs(arguments, message
         cell(*arguments, 0, SETTING)
 
 
-@pytest.mark.parametrize("given", [{"gate": "nice"}, {"max_running": 0}, {"kv_tokens": 0}])
+@pytest.mark.parametrize("given", [{"criterion": "nice"}, {"max_running": 0}, {"kv_tokens": 0}])
 def test_an_impossible_setting_is_refused(given):
-    with pytest.raises(UsageError, match=r"gate 'nice' is unknown|expected 1 or more"):
+    with pytest.raises(UsageError, match=r"criterion 'nice' is unknown|expected 1 or more"):
         Setting("sloweave", "sloweave", **given)

@@ -3,7 +3,7 @@
 import pytest
 
 from chunkfit.files.errors import UsageError
-from chunkfit.scheduler.cost.sources import believed, true
+from chunkfit.scheduler.cost.named_costs import policy_cost, true_cost
 from chunkfit.scheduler.policies import policy
 from chunkfit.scheduler.study.sweep import PARAMETERS, Texts, parameter
 
@@ -36,15 +36,15 @@ def test_an_option_of_the_policy_is_set_and_the_rest_stays(name, text, value, op
 
 def test_a_bias_is_of_the_belief_alone():
     found = changed("bias", "sloweave", "0.9x", "curved:factor=2x", "same:noise=3%")
-    assert believed(found.belief).name == "curved:factor=0.9x"
-    assert true(found.truth, found.belief).name == "curved:noise=3%"
+    assert policy_cost(found.belief).name == "curved:factor=0.9x"
+    assert true_cost(found.truth, found.belief).name == "curved:noise=3%"
 
 
 def test_noise_is_of_the_truth_alone():
     found = changed("noise", "sloweave", "3%", "curved", "same:factor=1.1x")
     assert found.belief == "curved"
-    assert true(found.truth, found.belief).name == "curved:factor=1.1x,noise=3%"
-    assert true(changed("noise", "sloweave", "0%", "curved").truth, "curved").name == "curved"
+    assert true_cost(found.truth, found.belief).name == "curved:factor=1.1x,noise=3%"
+    assert true_cost(changed("noise", "sloweave", "0%", "curved").truth, "curved").name == "curved"
 
 
 @pytest.mark.parametrize(
@@ -67,5 +67,5 @@ def test_the_values_tried_unless_others_are_asked_for_can_be_meant(name):
     for value in parameter(name).values:
         found = changed(name, texts.get(name, "slidingserve"), value)
         assert policy(found.policy)
-        assert believed(found.belief)
-        assert true(found.truth, found.belief)
+        assert policy_cost(found.belief)
+        assert true_cost(found.truth, found.belief)

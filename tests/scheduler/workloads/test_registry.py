@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from chunkfit.files.errors import UsageError
-from chunkfit.scheduler.requests import UNKNOWN_OUTPUT, WORKLOAD
+from chunkfit.scheduler.dtypes import UNKNOWN_OUTPUT, WORKLOAD
 from chunkfit.scheduler.workloads.registry import KINDS, workload
 from chunkfit.scheduler.workloads.workload import Workload, empty_requests
 

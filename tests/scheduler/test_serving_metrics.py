@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from chunkfit.files.errors import UsageError
-from chunkfit.scheduler.metrics import GATES, figures, good_requests, measure, over_seeds, summary
-from chunkfit.scheduler.requests import Status
+from chunkfit.scheduler.dtypes import Status
+from chunkfit.scheduler.serving_metrics import CRITERIA, figures, good_requests, measure, over_seeds, summary
 from tests.support.runs import finished, never_started, requests_of
 
 
@@ -20,7 +20,7 @@ def test_the_gates_differ_where_they_should():
     requests = requests_of(1)
     results = finished(requests, 100.0, 10.0)
     results["p99_gap_ms"], results["largest_gap_ms"] = 60.0, 60.0
-    good = {gate: bool(good_requests(requests, results, gate)[0]) for gate in GATES}
+    good = {criterion: bool(good_requests(requests, results, criterion)[0]) for criterion in CRITERIA}
     assert good == {"per_token": False, "schedule": True, "mean_gap": True}
     results["schedule_misses"] = 1
     assert not good_requests(requests, results, "schedule")[0]
@@ -47,17 +47,17 @@ def test_the_batch_class_has_a_target_for_its_last_token_alone():
     requests = requests_of(2, np.nan, np.nan, batch_class=1, ttlt_ms=20_000.0)
     results = finished(requests, ttft_ms=np.array([15_000.0, 15_000.0]), gap_ms=np.array([499.0, 501.0]))
     results["schedule_misses"] = 11
-    for gate in GATES:
-        assert good_requests(requests, results, gate).tolist() == [True, False]
+    for criterion in CRITERIA:
+        assert good_requests(requests, results, criterion).tolist() == [True, False]
 
 
 @pytest.mark.parametrize("status", [Status.REFUSED, Status.UNFINISHED])
-@pytest.mark.parametrize("gate", GATES)
-def test_what_did_not_finish_is_a_miss_and_stays_in_the_denominator(status, gate):
+@pytest.mark.parametrize("criterion", CRITERIA)
+def test_what_did_not_finish_is_a_miss_and_stays_in_the_denominator(status, criterion):
     requests = requests_of(4)
     results = finished(requests, 100.0, 10.0)
     never_started(results, slice(2, 4), status)
-    group = measure(requests, results, gate, 10_000).groups["all"]
+    group = measure(requests, results, criterion, 10_000).groups["all"]
     assert (group.requests, group.good, group.good_share) == (4, 2, 0.5)
     assert (group.refused, group.unfinished) == ((2, 0) if status == Status.REFUSED else (0, 2))
     assert group.ttft_met == 0.5
@@ -125,7 +125,7 @@ def test_nothing_that_ran_gives_no_quantiles():
 def test_what_cannot_be_measured_is_refused():
     requests = requests_of(2)
     results = finished(requests, 100.0, 10.0)
-    with pytest.raises(UsageError, match="gate 'p99' is unknown; expected one of per_token, schedule, mean_gap"):
+    with pytest.raises(UsageError, match="criterion 'p99' is unknown; expected one of per_token, schedule, mean_gap"):
         good_requests(requests, results, "p99")
     with pytest.raises(UsageError, match="1 results for 2 requests"):
         good_requests(requests, results[:1], "schedule")

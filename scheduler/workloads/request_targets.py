@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...files.errors import UsageError
-from ..requests import UNKNOWN_OUTPUT
+from ..dtypes import UNKNOWN_OUTPUT
 from .spec import Options
 from .streams import Stream, stream
 from .workload import Requests

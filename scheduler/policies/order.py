@@ -1,7 +1,8 @@
-"""Prefills in the order in which they are to be served, so that the time of any number of tokens is one look-up.
+"""Prefills in order, with cumulative sums: the time of a batch with any number of prompt tokens is one look-up.
 
-A batch of c prompt tokens takes them from the front of the line, as vLLM allocates; REACH[i] is the sum of the
-remainders up to place i, PREFIXES[i] that of the prefixes. Time never falls as c grows, so a budget is a bisection.
+A batch of c prompt tokens takes them from the front of the order, as vLLM does. CUMULATIVE_TOKENS[i] sums the remaining
+prompt tokens up to place i, CUMULATIVE_PREFIXES[i] the prefixes. Time does not fall as c grows, so bisection finds the
+longest chunk within a time budget.
 """
 
 from __future__ import annotations
@@ -9,8 +10,18 @@ from __future__ import annotations
 from ..compiled import compiled
 from ..cost.look_up import bound_ticks
 from ..cost.record import OUTSIDE, Cost
-from ..heap import sink
-from ..state import LINE, NEVER, PREFIXES, QUEUE, REACH, State, give, mean_context, pages_for
+from ..heaps import sink
+from ..serving_state import (
+    CUMULATIVE_PREFIXES,
+    CUMULATIVE_TOKENS,
+    NEVER,
+    ORDER,
+    QUEUE,
+    State,
+    give,
+    mean_context,
+    pages_for,
+)
 
 # A key is rank * 2^26 + place in the queue.
 PLACE_BITS = 26
@@ -18,8 +29,8 @@ PLACES = 1 << PLACE_BITS
 
 
 @compiled
-def line_up(state: State, sort: bool, tokens: int, most: int) -> None:
-    """Makes the LINE: at least `tokens` prompt tokens and `most` requests, if there are so many that can be served.
+def put_in_order(state: State, sort: bool, tokens: int, most: int) -> None:
+    """Makes the ORDER: at least `tokens` prompt tokens and `most` requests, if there are so many that can be served.
 
     sort: by `state.keys`, which it destroys; else in queue order. Nobody overtakes a request that finds no pages,
     but those who hold theirs. All who stand in the line can be served together.
@@ -37,9 +48,9 @@ def line_up(state: State, sort: bool, tokens: int, most: int) -> None:
     blocked = False
     reach = 0
     prefixes = 0
-    s["line"] = 0
+    s["ordered"] = 0
     for i in range(s["queued"]):
-        if (reach >= tokens and s["line"] >= most) or (blocked and not holders):
+        if (reach >= tokens and s["ordered"] >= most) or (blocked and not holders):
             break
         place = i
         if sort:
@@ -61,20 +72,20 @@ def line_up(state: State, sort: bool, tokens: int, most: int) -> None:
             continue
         reach += request["target"] - request["computed"]
         prefixes += request["computed"]
-        state.slots[LINE, s["line"]] = slot
-        state.slots[REACH, s["line"]] = reach
-        state.slots[PREFIXES, s["line"]] = prefixes
-        s["line"] += 1
+        state.slots[ORDER, s["ordered"]] = slot
+        state.slots[CUMULATIVE_TOKENS, s["ordered"]] = reach
+        state.slots[CUMULATIVE_PREFIXES, s["ordered"]] = prefixes
+        s["ordered"] += 1
 
 
 @compiled
-def line_tokens(state: State, budget: int) -> int:
+def ordered_tokens(state: State, budget: int) -> int:
     """Prompt tokens that the line can get in one iteration of at most `budget` tokens, the engine's limits kept."""
     s = state.scalars[0]
-    if not s["line"]:
+    if not s["ordered"]:
         return 0
     most = min(budget, s["max_batch_tokens"]) - s["decoding"]
-    return int(max(0, min(most, s["max_chunk_tokens"], state.slots[REACH, s["line"] - 1])))
+    return int(max(0, min(most, s["max_chunk_tokens"], state.slots[CUMULATIVE_TOKENS, s["ordered"] - 1])))
 
 
 @compiled
@@ -84,9 +95,9 @@ def time_of(state: State, cost: Cost, tokens: int) -> int:
     chunks = 0
     prefix = 0
     if tokens > 0:
-        reach = state.slots[REACH]
+        reach = state.slots[CUMULATIVE_TOKENS]
         low = 0
-        high = s["line"] - 1
+        high = s["ordered"] - 1
         while low < high:
             middle = (low + high) >> 1
             if reach[middle] >= tokens:
@@ -94,7 +105,7 @@ def time_of(state: State, cost: Cost, tokens: int) -> int:
             else:
                 low = middle + 1
         chunks = low + 1
-        prefix = state.slots[PREFIXES, low]
+        prefix = state.slots[CUMULATIVE_PREFIXES, low]
     ticks = bound_ticks(cost, s["decoding"], mean_context(state), s["longest_context"], tokens, prefix, chunks)
     return NEVER if ticks == OUTSIDE else ticks
 
@@ -116,13 +127,13 @@ def tokens_within(state: State, cost: Cost, ticks: int, most: int) -> int:
 
 
 @compiled
-def serve(state: State, tokens: int) -> None:
+def allocate(state: State, tokens: int) -> None:
     """Gives `tokens` prompt tokens along the line."""
     given = 0
-    for i in range(state.scalars[0]["line"]):
+    for i in range(state.scalars[0]["ordered"]):
         if given >= tokens:
             break
-        slot = state.slots[LINE, i]
-        chunk = min(tokens, state.slots[REACH, i]) - given
+        slot = state.slots[ORDER, i]
+        chunk = min(tokens, state.slots[CUMULATIVE_TOKENS, i]) - given
         give(state, slot, chunk)
         given += chunk

@@ -1,16 +1,33 @@
-"""The 99th percentile of a request's gaps, exactly, from its largest ones alone.
+"""Binary heaps in int64 arrays, the smallest number at the root. They sort prefills and keep a request's largest gaps.
 
-Nearest rank: the smallest gap that at least 99% of them do not exceed, number m // 100 + 1 from the top of m.
-A request of at most m gaps so keeps m // 100 + 1 of them, as a heap with the smallest at its root.
+The 99th percentile of a request's gaps is their nearest rank: the smallest gap that at least 99% of them do not exceed,
+number m // 100 + 1 from the top of m. A request of at most m gaps keeps its m // 100 + 1 largest in a heap.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .compiled import compiled
-from .heap import sink
+
+
+@compiled
+def sink(heap: Any, size: int, at: int, value: int) -> None:
+    """Puts `value` at `at` or below it, in a heap of `size` numbers whose place `at` is free."""
+    while True:
+        child = 2 * at + 1
+        if child >= size:
+            break
+        if child + 1 < size and heap[child + 1] < heap[child]:
+            child += 1
+        if heap[child] >= value:
+            break
+        heap[at] = heap[child]
+        at = child
+    heap[at] = value
 
 
 def heap_starts(output_tokens: NDArray[np.int32]) -> NDArray[np.int64]:

@@ -7,7 +7,7 @@ import chunkfit
 from chunkfit.files.errors import LogFormatError, OutOfDomainError, TableFormatError, UsageError
 from chunkfit.scheduler.cost import CURVED, SLOWEAVE, bound_ticks, from_table, residual_factors
 from chunkfit.scheduler.cost.alone import alone_ms
-from chunkfit.scheduler.cost.sources import believed, true
+from chunkfit.scheduler.cost.named_costs import policy_cost, true_cost
 from tests.support.serving import workload
 from tests.support.studies import TABLE
 
@@ -19,9 +19,9 @@ def ticks(cost):
 
 
 def test_a_formula_and_its_bias():
-    assert ticks(believed("sloweave").cost) == ticks(SLOWEAVE.cost())
-    assert believed("sloweave").name == "sloweave"
-    biased = believed("sloweave:factor=0.9x")
+    assert ticks(policy_cost("sloweave").cost) == ticks(SLOWEAVE.cost())
+    assert policy_cost("sloweave").name == "sloweave"
+    biased = policy_cost("sloweave:factor=0.9x")
     assert biased.name == "sloweave:factor=0.9x"
     assert ticks(biased.cost) == pytest.approx(0.9 * ticks(SLOWEAVE.cost()), rel=1e-3)
     assert ticks(biased.alone) == ticks(SLOWEAVE.cost())
@@ -30,28 +30,28 @@ def test_a_formula_and_its_bias():
 
 def test_of_a_table_policies_ask_the_bound_and_iterations_take_what_it_expects():
     table = chunkfit.load(TABLE)
-    belief, truth = believed(str(TABLE)), true("same", str(TABLE))
+    belief, truth = policy_cost(str(TABLE)), true_cost("same", str(TABLE))
     assert ticks(belief.cost) == ticks(from_table(table, "bound"))
     assert ticks(truth.cost) == ticks(from_table(table, "expected")) < ticks(belief.cost)
     assert truth.device == table.fingerprint.title()
-    assert ticks(true("same:surface=bound", str(TABLE)).cost) == ticks(belief.cost)
+    assert ticks(true_cost("same:surface=bound", str(TABLE)).cost) == ticks(belief.cost)
 
 
 def test_a_name_has_the_content_of_the_table_and_not_its_path(tmp_path):
     copy = tmp_path / TABLE.name
     copy.write_bytes(TABLE.read_bytes())
-    assert believed(str(copy)).name == believed(str(TABLE)).name
-    assert believed(str(copy)).name.startswith("table-v1.json@")
+    assert policy_cost(str(copy)).name == policy_cost(str(TABLE)).name
+    assert policy_cost(str(copy)).name.startswith("table-v1.json@")
     copy.write_bytes(TABLE.read_bytes() + b"\n")
-    assert believed(str(copy)).name != believed(str(TABLE)).name
+    assert policy_cost(str(copy)).name != policy_cost(str(TABLE)).name
 
 
 def test_same_is_the_source_without_what_is_done_to_it():
-    truth = true("same:factor=1.1x,noise=3%", "curved:factor=0.9x")
+    truth = true_cost("same:factor=1.1x,noise=3%", "curved:factor=0.9x")
     assert truth.name == "curved:factor=1.1x,noise=3%"
     assert truth.noise == 0.03
     assert ticks(truth.cost) == pytest.approx(1.1 * ticks(CURVED.cost()), rel=1e-3)
-    assert true("same", "curved:factor=0.9x").name == "curved"
+    assert true_cost("same", "curved:factor=0.9x").name == "curved"
 
 
 @pytest.mark.parametrize(
@@ -69,19 +69,19 @@ def test_same_is_the_source_without_what_is_done_to_it():
 )
 def test_what_cannot_be_meant_is_refused(text, message):
     with pytest.raises(UsageError, match=message):
-        believed(text)
+        policy_cost(text)
 
 
 def test_a_file_that_is_no_table_is_refused(tmp_path):
     (tmp_path / "x.json").write_text("{}")
     with pytest.raises(TableFormatError):
-        believed(str(tmp_path / "x.json"))
+        policy_cost(str(tmp_path / "x.json"))
 
 
 def test_recorded_residuals_are_drawn(tmp_path):
     file = tmp_path / "iterations.csv"
     file.write_text("engine_ms,expected_ms\n11,10\n9,10\n5,nan\n6,\n")
-    truth = true(f"same:residuals={file}", "sloweave")
+    truth = true_cost(f"same:residuals={file}", "sloweave")
     assert truth.ratios == (1.1, 0.9)
     assert truth.name.startswith("sloweave:residuals=iterations.csv@")
     assert (truth.factors(3) == residual_factors(3, [1.1, 0.9])).all()
@@ -90,12 +90,12 @@ def test_recorded_residuals_are_drawn(tmp_path):
         (f"same:residuals={tmp_path}/no.csv", "cannot be read"),
     ):
         with pytest.raises(UsageError, match=message):
-            true(text, "sloweave")
+            true_cost(text, "sloweave")
     with pytest.raises(UsageError, match="say them in --truth"):
-        believed(f"sloweave:residuals={file}")
+        policy_cost(f"sloweave:residuals={file}")
     file.write_text("engine_ms,expected_ms\n5,nan\n")
     with pytest.raises(LogFormatError, match="no row says expected_ms"):
-        true(f"same:residuals={file}", "sloweave")
+        true_cost(f"same:residuals={file}", "sloweave")
 
 
 def test_alone_a_prompt_takes_the_sum_of_its_chunks():
@@ -113,4 +113,4 @@ def test_alone_a_prompt_takes_the_sum_of_its_chunks():
 def test_a_prompt_outside_of_the_table_has_no_time_alone():
     rows = workload(2, prompt_tokens=np.array([100, 1_000_000]))
     with pytest.raises(OutOfDomainError, match=r"row 1 .*1,000,000 tokens.*max_prompt=N"):
-        alone_ms(true("same", str(TABLE)).cost, rows, 2048)
+        alone_ms(true_cost("same", str(TABLE)).cost, rows, 2048)

@@ -16,8 +16,8 @@ import numpy as np
 from ...files.errors import LogFormatError, UsageError
 from ...files.record import LeftOut, Record
 from ...files.record_files import json_lines, records_of
-from ..requests import WORKLOAD
-from .lengths import Part
+from ..dtypes import WORKLOAD
+from .lengths import Application
 from .prefix_cache import PrefixCache
 from .spec import Options
 from .streams import Stream, stream
@@ -39,7 +39,7 @@ class Draft:
 Source = Callable[[Options, int], Draft]
 
 
-def laws(parts: Sequence[Part]) -> Source:
+def laws(parts: Sequence[Application]) -> Source:
     """Draws from the laws of `parts`; each is an application."""
 
     def draw(options: Options, seed: int) -> Draft:

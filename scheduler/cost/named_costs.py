@@ -51,7 +51,7 @@ class NamedCost:
         return noise_factors(seed, self.noise) if self.noise else EXACT
 
 
-def believed(text: str) -> NamedCost:
+def policy_cost(text: str) -> NamedCost:
     """What a policy asks; of a table its bound unless the text says otherwise. Raises as `_named`."""
     found = _named(text, "bound", "--cost")
     if found.noise or found.ratios:
@@ -61,7 +61,7 @@ def believed(text: str) -> NamedCost:
     return found
 
 
-def true(text: str, belief: str) -> NamedCost:
+def true_cost(text: str, belief: str) -> NamedCost:
     """What an iteration takes: of a table what it expects unless the text says otherwise. Raises as `_named`."""
     source, _, options = split_cost(text)
     if source == SAME:

@@ -17,7 +17,7 @@ from pydantic import Field, field_validator
 from ..files.errors import UsageError
 from ..tables.lookup import TICKS_PER_MS
 from ..tables.schema_v1 import Count, Share, Strict
-from .requests import Status
+from .dtypes import Status
 
 Rows = NDArray[np.void]  # of dtype WORKLOAD or RESULT
 Floats = NDArray[np.float64]
@@ -46,7 +46,7 @@ class GroupMetrics(Strict):
     refused: Count
     unfinished: Count
     cancelled: Count
-    good: Count = Field(description="requests that meet their targets under the run's gate")
+    good: Count = Field(description="requests that meet their targets under the run's criterion")
     good_share: Share = Field(description="of all requests, those that did not finish included")
     goodput_per_s: Annotated[float, Field(ge=0)] = Field(description="good requests per second of the run")
     ttft_met: Share = Field(description="share with the first token in time, of all requests")
@@ -63,9 +63,9 @@ class GroupMetrics(Strict):
 
 
 class RunMetrics(Strict):
-    """gate: the deadline model by which a request is good. groups: `all`, then by class and application."""
+    """criterion: the deadline model by which a request is good. groups: `all`, then by class and application."""
 
-    gate: str
+    criterion: str
     makespan_s: Annotated[float, Field(gt=0)] = Field(description="start of the run to its end")
     groups: dict[str, GroupMetrics]
 
@@ -77,7 +77,7 @@ class RunMetrics(Strict):
         return groups
 
 
-class Spread(Strict):
+class SeedSummary(Strict):
     """Of one figure over seeds. sd: None with one seed."""
 
     seeds: Count
@@ -103,55 +103,55 @@ def _schedule(requests: Rows, results: Rows) -> Bools:
     return met
 
 
-GATES: dict[str, Callable[[Rows, Rows], Bools]] = {
+CRITERIA: dict[str, Callable[[Rows, Rows], Bools]] = {
     "per_token": _per_token,
     "schedule": _schedule,
     "mean_gap": _mean_gap,
 }
 
 
-def gate_named(name: str) -> Callable[[Rows, Rows], Bools]:
+def criterion_named(name: str) -> Callable[[Rows, Rows], Bools]:
     """`-` and `_` are the same. Raises UsageError for an unknown name."""
-    found = GATES.get(name.replace("-", "_"))
+    found = CRITERIA.get(name.replace("-", "_"))
     if found is None:
-        raise UsageError(f"gate {name!r} is unknown; expected one of {', '.join(GATES)}")
+        raise UsageError(f"criterion {name!r} is unknown; expected one of {', '.join(CRITERIA)}")
     return found
 
 
-def good_requests(requests: Rows, results: Rows, gate: str) -> Bools:
-    """(m,): finished, first token in time, and through the gate; in the batch class finished within ttlt_ms.
+def good_requests(requests: Rows, results: Rows, criterion: str) -> Bools:
+    """(m,): finished, first token in time, and through the criterion; in the batch class finished within ttlt_ms.
 
-    Raises UsageError for an unknown gate, or results of other requests.
+    Raises UsageError for an unknown criterion, or results of other requests.
     """
     if len(requests) != len(results):
         raise UsageError(f"{len(results)} results for {len(requests)} requests; expected one row a request")
-    interactive = _ttft_met(requests, results) & gate_named(gate)(requests, results)
+    interactive = _ttft_met(requests, results) & criterion_named(criterion)(requests, results)
     batch = _within(results["finish_ms"] - requests["arrival_ms"], requests["ttlt_ms"])
     met: Bools = (results["status"] == Status.FINISHED) & np.where(requests["batch_class"] == 1, batch, interactive)
     return met
 
 
-def measure(requests: Rows, results: Rows, gate: str, end_ms: float) -> RunMetrics:
+def measure(requests: Rows, results: Rows, criterion: str, end_ms: float) -> RunMetrics:
     """requests, results: (m,) of WORKLOAD and RESULT. end_ms: when the run ended, on its clock.
 
     Raises UsageError as `good_requests`, and where the end is not after the start or before something that happened.
     """
-    good = good_requests(requests, results, gate)
+    good = good_requests(requests, results, criterion)
     last = np.nanmax(np.concatenate((results["finish_ms"], results["first_token_ms"], [0.0])))
     if not (np.isfinite(end_ms) and end_ms > 0 and end_ms >= last - TOLERANCE_MS):
         raise UsageError(f"run ends at {end_ms:g} ms, its last token is at {last:g} ms; expected an end after it")
     groups = {
         name: _group(requests[rows], results[rows], good[rows], end_ms / 1000) for name, rows in _groups(requests)
     }
-    return RunMetrics(gate=gate.replace("-", "_"), makespan_s=end_ms / 1000, groups=groups)
+    return RunMetrics(criterion=criterion.replace("-", "_"), makespan_s=end_ms / 1000, groups=groups)
 
 
-def over_seeds(values: Sequence[float]) -> Spread:
+def over_seeds(values: Sequence[float]) -> SeedSummary:
     """Mean and spread of one figure over the seeds of the same run. Raises UsageError without any."""
     if not values:
         raise UsageError("no run to take the mean of; expected one seed at least")
     sd = float(np.std(values, ddof=1)) if len(values) > 1 else None
-    return Spread(
+    return SeedSummary(
         seeds=len(values), mean=float(np.mean(values)), sd=sd, least=float(min(values)), most=float(max(values))
     )
 
@@ -164,7 +164,7 @@ def figures(group: GroupMetrics) -> dict[str, float | None]:
     return flat
 
 
-def summary(groups: Sequence[GroupMetrics]) -> dict[str, Spread]:
+def summary(groups: Sequence[GroupMetrics]) -> dict[str, SeedSummary]:
     """One group over the seeds of the same run, figure by figure; of some seeds where not all have it, or absent."""
     flat = [figures(group) for group in groups]
     known = {name: [each[name] for each in flat] for name in (flat[0] if flat else {})}

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from chunkfit.files.errors import UsageError
-from chunkfit.scheduler.workloads.arrivals import PROCESSES, Shape, gamma, on_off, poisson, square
+from chunkfit.scheduler.workloads.arrival_processes import PROCESSES, Shape, gamma, on_off, poisson, square
 
 BURSTY = Shape(cv=1, period_ms=4000, on_ms=1000, peak=2.93)
 SHAPES = {

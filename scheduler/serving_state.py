@@ -1,9 +1,9 @@
-"""What a scheduler knows: the requests in flight, who waits and who decodes, time and KV pages.
+"""The state of a scheduler: requests in flight, the prefill queue, the decodes, time and KV pages.
 
-One structured record for each request in flight (a slot), one record of scalars, and the slots in order: the
-prefill queue (waiting and partly prefilled ones, by key), the decodes (by the start of decoding), the requests
-that the decision in hand gives a chunk, and the free slots. Times are ticks of 2^-14 ms, so that a deadline is
-met or missed without a tolerance. The output's length is not here: only the estimate that came with the request.
+A request in flight has a slot: a row of `requests`. Rows of `slots` hold slots in order: the prefill queue (waiting and
+partly prefilled requests, by key), the decodes (by start of decoding), the requests with a chunk in this iteration, and
+the free slots. Times are ticks of 2^-14 ms, so a deadline is met or missed without a tolerance. The state does not hold
+output lengths, only the estimate that came with each request.
 """
 
 from __future__ import annotations
@@ -17,83 +17,20 @@ from numpy.typing import NDArray
 from ..files.errors import UsageError
 from .compiled import compiled
 from .cost.record import NO_LIMIT, Cost
+from .dtypes import REQUEST, SCALARS
 
 NEVER = 1 << 50  # a time that no run reaches, in ticks
 NO_TARGET = 1 << 40  # ticks between tokens where the request has no such target
-
-REQUEST = np.dtype(
-    [
-        ("row", "i8"),  # of the workload, in order of arrival
-        ("key", "i8"),  # place in the prefill queue, lowest first; ties in order of arrival
-        ("arrival", "i8"),
-        ("first_deadline", "i8"),  # arrival + TTFT target
-        ("schedule", "i8"),  # deadline of token 1 in the `schedule` model; the real first token's time where late
-        ("last_deadline", "i8"),  # of the last token, arrival + TTLT target: batch class
-        ("tpot", "i8"),  # target between tokens
-        ("last_token", "i8"),  # time of the newest token
-        ("kept_gap", "i8"),  # smallest of the largest gaps that are kept for its P99
-        ("target", "i4"),  # tokens to prefill: the prompt, and after a preemption what was generated too
-        ("computed", "i4"),  # of them, or KV tokens of a decode
-        ("generated", "i4"),
-        ("output_estimate", "i4"),
-        ("chunk", "i4"),  # of the decision in hand
-        ("pages", "i4"),
-        ("schedule_misses", "i4"),
-        ("preemptions", "i4"),
-        ("application", "i2"),
-        ("priority", "i1"),
-        ("guard", "i1"),
-        ("batch_class", "i1"),
-        ("relegated", "i1"),
-    ],
-    align=True,
-)
-
-SCALARS = np.dtype(
-    [
-        ("now", "i8"),
-        ("iteration", "i8"),
-        ("queued", "i8"),
-        ("decoding", "i8"),
-        ("chosen", "i8"),
-        ("freed", "i8"),  # slots that were used and are free again
-        ("fresh", "i8"),  # the next slot that never was used
-        ("running", "i8"),  # requests that hold pages
-        ("max_running", "i8"),
-        ("pages", "i8"),
-        ("pages_used", "i8"),
-        ("page_tokens", "i8"),
-        # The engine's own limits of one iteration
-        ("max_chunk_tokens", "i8"),
-        ("max_batch_tokens", "i8"),
-        ("max_prefix_tokens", "i8"),
-        ("max_request_tokens", "i8"),
-        # Of the decodes in the next iteration
-        ("decode_kv_tokens", "i8"),  # sum of their contexts
-        ("longest_context", "i8"),
-        ("pages_short", "i8"),  # how many have no page for their next token
-        # Of the decision in hand
-        ("chunk_tokens", "i8"),
-        ("prefix_tokens", "i8"),
-        ("line", "i8"),  # how many stand in the LINE
-        # Kept by policies between decisions
-        ("last_exception", "i8"),  # iteration
-        ("exceptions", "i8"),
-        ("relegations", "i8"),
-        ("throughput", "f8"),  # of prefill, tokens per tick, moving average; 0 before the first where none is given
-    ],
-    align=True,
-)
-
-QUEUE, DECODES, CHOSEN, FREE, LINE, REACH, PREFIXES = range(7)
+QUEUE, DECODES, CHOSEN, FREE, ORDER, CUMULATIVE_TOKENS, CUMULATIVE_PREFIXES = range(7)
 PER_TOKEN, SCHEDULE = range(2)  # deadline models
 REBASE, LEAVE_OUT = range(2)  # what becomes of the schedule of a request whose first token is late
 
 
 class State(NamedTuple):
-    """requests: REQUEST (slots,). slots: int32 (7, slots): slots in order in the rows QUEUE to LINE, and along the
-    LINE (policies/line.py) the sums REACH and PREFIXES. keys: int64 (slots,), to sort by. scalars: SCALARS (1,).
-    parameters: policies.PARAMETERS (1,)."""
+    """requests: REQUEST (slots,). scalars: SCALARS (1,). parameters: policies.PARAMETERS (1,). keys: int64 (slots,), to
+    sort by. slots: int32 (7, slots), slots in order in the rows QUEUE to ORDER, and beside ORDER the cumulative sums
+    of `policies/order.py`.
+    """
 
     requests: NDArray[Any]
     slots: NDArray[np.int32]
@@ -149,7 +86,7 @@ def empty_state(capacity: int, parameters: NDArray[Any], limits: Limits) -> Stat
     scalars["throughput"] = parameters["throughput"]
     return State(
         np.zeros(capacity, REQUEST),
-        np.zeros((PREFIXES + 1, capacity), np.int32),
+        np.zeros((CUMULATIVE_PREFIXES + 1, capacity), np.int32),
         np.zeros(capacity, np.int64),
         scalars,
         parameters,

@@ -1,0 +1,230 @@
+"""What one iteration changes: pages for the next tokens, preemption, computed chunks, tokens, finished requests."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..tables.lookup import TICKS_PER_MS
+from .compiled import compiled
+from .dtypes import Status
+from .heaps import keep_gap, p99_gap
+from .policies.decide import place
+from .serving_state import (
+    CHOSEN,
+    DECODES,
+    LEAVE_OUT,
+    NEVER,
+    QUEUE,
+    State,
+    free_slot,
+    join_queue,
+    leave_queue,
+    release,
+    take_out,
+)
+
+FINISHED = int(Status.FINISHED)
+
+
+class World(NamedTuple):
+    """What the scheduler does not see. heaps: the largest gaps of each request, from starts[i] to starts[i + 1]."""
+
+    workload: NDArray[Any]
+    results: NDArray[Any]
+    heaps: NDArray[np.int64]
+    starts: NDArray[np.int64]
+    factors: NDArray[np.int64]
+    arrived: NDArray[np.int64]  # (1,): requests that have
+    scheduling: int  # ticks
+    until: int
+
+
+@compiled
+def survey(state: State) -> None:
+    """The decodes' totals for the next iteration, and pages for their next tokens while there are any."""
+    s = state.scalars[0]
+    requests = state.requests
+    decodes = state.slots[DECODES]
+    size = s["page_tokens"]
+    kv_tokens = 0
+    longest = 0
+    short = 0
+    for i in range(s["decoding"]):
+        request = requests[decodes[i]]
+        context = request["computed"] + 1
+        kv_tokens += context
+        longest = max(longest, context)
+        if context > request["pages"] * size:
+            if s["pages_used"] < s["pages"]:
+                request["pages"] += 1
+                s["pages_used"] += 1
+            else:
+                short += 1
+    s["decode_kv_tokens"] = kv_tokens
+    s["longest_context"] = longest
+    s["pages_short"] = short
+
+
+@compiled
+def make_pages(state: State) -> None:
+    """Preempts the latest arrived decode until every other one has a page for its next token.
+
+    A single request always has its pages, since none that is longer than the capacity is taken.
+    """
+    s = state.scalars[0]
+    while s["pages_short"]:
+        preempt(state, latest(state))
+        survey(state)
+
+
+@compiled
+def latest(state: State) -> int:
+    """The decode that arrived last."""
+    worst = state.slots[DECODES, 0]
+    for i in range(1, state.scalars[0]["decoding"]):
+        slot = state.slots[DECODES, i]
+        if state.requests[slot]["row"] > state.requests[worst]["row"]:
+            worst = slot
+    return int(worst)
+
+
+@compiled
+def preempt(state: State, slot: int) -> None:
+    """A decode loses its pages and waits again; its tokens so far are computed again with its prompt."""
+    request = state.requests[slot]
+    leave_decodes(state, slot)
+    release(state, slot)
+    request["preemptions"] += 1
+    request["target"] = request["computed"] + 1
+    request["computed"] = 0
+    join_queue(state, slot)
+
+
+@compiled
+def leave_decodes(state: State, slot: int) -> None:
+    """Takes a request out of the decodes."""
+    s = state.scalars[0]
+    take_out(state, DECODES, s["decoding"], slot)
+    s["decoding"] -= 1
+
+
+@compiled
+def compute_chunks(state: State) -> None:
+    """The chosen chunks are in the KV cache; prefills that are whole leave the queue, others find their new place."""
+    s = state.scalars[0]
+    for i in range(s["chosen"]):
+        slot = state.slots[CHOSEN, i]
+        request = state.requests[slot]
+        request["computed"] += request["chunk"]
+        request["chunk"] = 0
+        if request["computed"] == request["target"]:
+            leave_queue(state, slot)
+            continue
+        key = request["key"]
+        place(state, slot)
+        if request["key"] != key:
+            leave_queue(state, slot)
+            join_queue(state, slot)
+
+
+@compiled
+def retire(state: State, slot: int) -> None:
+    """A request that is done gives back pages and slot."""
+    release(state, slot)
+    free_slot(state, slot)
+
+
+@compiled
+def give_tokens(world: World, state: State) -> None:
+    """One token to every decode and to every prefill that is whole now; who has all of its tokens leaves."""
+    s = state.scalars[0]
+    requests = state.requests
+    decodes = state.slots[DECODES]
+    output_tokens = world.workload["output_tokens"]
+    compute_chunks(state)
+    now = s["now"]
+    kept = 0
+    for i in range(s["decoding"]):
+        slot = decodes[i]
+        request = requests[slot]
+        request["computed"] += 1
+        gap = now - request["last_token"]
+        if gap > request["kept_gap"]:
+            row = request["row"]
+            request["kept_gap"] = keep_gap(world.heaps[world.starts[row] : world.starts[row + 1]], gap)
+        count_token(request, now)
+        if request["generated"] == output_tokens[request["row"]]:
+            leave(world, state, slot)
+        else:
+            decodes[kept] = slot
+            kept += 1
+    s["decoding"] = kept
+    late = state.parameters[0]["late"]
+    for i in range(s["chosen"]):
+        slot = state.slots[CHOSEN, i]
+        request = requests[slot]
+        if request["computed"] == request["target"]:
+            row = request["row"]
+            if request["generated"]:  # before it was preempted
+                heap = world.heaps[world.starts[row] : world.starts[row + 1]]
+                request["kept_gap"] = keep_gap(heap, now - request["last_token"])
+            else:
+                world.results[row]["first_token_ms"] = now / TICKS_PER_MS
+                if now > request["schedule"]:
+                    request["schedule"] = NEVER if late == LEAVE_OUT else now
+            count_token(request, now)
+            if request["generated"] == output_tokens[row]:
+                leave(world, state, slot)
+            else:
+                decodes[s["decoding"]] = slot
+                s["decoding"] += 1
+    survey(state)
+
+
+@compiled
+def count_token(request: Any, now: int) -> None:
+    """The token that an iteration ends with, against the schedule of the request as it came."""
+    if now > request["first_deadline"] + request["generated"] * request["tpot"]:
+        request["schedule_misses"] += 1
+    request["last_token"] = now
+    request["generated"] += 1
+
+
+@compiled
+def leave(world: World, state: State, slot: int) -> None:
+    """A request that has all of its tokens."""
+    result = world.results[state.requests[slot]["row"]]
+    result["status"] = FINISHED
+    result["finish_ms"] = state.scalars[0]["now"] / TICKS_PER_MS
+    sum_up(world, state, slot)
+    retire(state, slot)
+
+
+@compiled
+def sum_up(world: World, state: State, slot: int) -> None:
+    """Writes tokens and gaps of a request that leaves."""
+    request = state.requests[slot]
+    row = request["row"]
+    result = world.results[row]
+    result["tokens"] = request["generated"]
+    result["schedule_misses"] = request["schedule_misses"]
+    result["preemptions"] = request["preemptions"]
+    gaps = request["generated"] - 1
+    if gaps > 0:
+        heap = world.heaps[world.starts[row] : world.starts[row + 1]]
+        result["mean_gap_ms"] = (request["last_token"] / TICKS_PER_MS - result["first_token_ms"]) / gaps
+        result["p99_gap_ms"] = p99_gap(heap, gaps) / TICKS_PER_MS
+        result["largest_gap_ms"] = heap[len(heap) - 1] / TICKS_PER_MS
+
+
+@compiled
+def sum_up_unfinished(world: World, state: State) -> None:
+    """The same for those who are still in flight."""
+    s = state.scalars[0]
+    for i in range(s["queued"]):
+        sum_up(world, state, state.slots[QUEUE, i])
+    for i in range(s["decoding"]):
+        sum_up(world, state, state.slots[DECODES, i])
