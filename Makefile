@@ -9,7 +9,7 @@ STAMP := $(VENV)/.installed
 VLLM := .venv-vllm
 VLLM_VERSION := 0.32.0
 
-.PHONY: run live soak test test-slow vllm lint types format schema bench wheels clean
+.PHONY: run live soak test test-slow docs vllm lint types format schema bench wheels clean
 
 run: $(STAMP)
 	$(BIN)/chunkfit run --out chunkfit-run --overwrite
@@ -46,15 +46,17 @@ $(VLLM)/.installed: tests/support/vllm_requirements.py
 	rm -r $(VLLM)/wheel
 	touch $@
 
+# The site in build/docs. Warnings are errors; the theme's advertisement is none.
+docs: $(STAMP)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir build/docs
+
 lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
 # Through a link named as the package is: mypy takes the name of the checkout's folder for the package, and
-# "chunkfit-main" is none.
+# "chunkfit-main" is none. The documentation reads the docstrings through it too.
 types: $(STAMP)
-	mkdir -p $(VENV)/types
-	ln -sfn "$(CURDIR)" $(VENV)/types/chunkfit
 	cd $(VENV)/types && ../bin/mypy --config-file chunkfit/pyproject.toml \
 		$(addprefix chunkfit/,__init__.py files tables planning engine profiler fitters scheduler integrations cli)
 
@@ -88,6 +90,8 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --constraint constraints.txt setuptools wheel
 	$(BIN)/pip install --constraint constraints.txt torch
 	$(BIN)/pip install --constraint constraints.txt --no-build-isolation --editable '.[dev]'
+	mkdir -p $(VENV)/types
+	ln -sfn "$(CURDIR)" $(VENV)/types/chunkfit
 	touch $(STAMP)
 
 clean:
