@@ -30,7 +30,7 @@ from chunkfit.scheduler.cost import SLOWEAVE, Cost, bound_ticks, from_table, lar
 from chunkfit.scheduler.dtypes import WORKLOAD
 from chunkfit.scheduler.policies import policy
 from chunkfit.scheduler.serving_state import Limits
-from chunkfit.scheduler.simulate import Run, simulate
+from chunkfit.scheduler.simulate import Conditions, Run, simulate
 
 POLICIES = ("full", "fixed-256", "token-budget-512", "sarathi-edf-512", "sloweave", "slidingserve-512", "qoserve-1024")
 LIMITS = Limits(max_running=128, pages=16_384, max_chunk_tokens=2048)
@@ -60,7 +60,7 @@ def timed(requests: NDArray[Any], name: str, cost: Cost, until_ms: float | None 
     """(seconds, the run)"""
     simulate(requests[:5], policy(name), cost, cost, LIMITS)
     start = time.perf_counter()
-    run = simulate(requests, policy(name), cost, cost, LIMITS, until_ms=until_ms)
+    run = simulate(requests, policy(name), cost, cost, LIMITS, Conditions(until_ms=until_ms))
     return time.perf_counter() - start, run
 
 

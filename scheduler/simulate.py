@@ -1,13 +1,12 @@
-"""The simulator: a policy decides by its own cost, time passes by the true one.
+"""The simulator: a policy decides by its own cost, time passes by the true cost.
 
-Time is integer ticks and everything is in order of arrival, so a run is a function of its arguments: the same
-bytes in every process, compiled or not.
+Time is integer ticks and requests are in order of arrival, so a run is a function of its arguments: the same bytes in
+every process, compiled or not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -25,12 +24,12 @@ from .policies import Policy
 from .serving_state import NEVER, Limits, State, empty_state, mean_context
 from .workloads.workload import check_requests
 
-SLICE = 1 << 18  # iterations between two looks at the world outside
+SLICE = 1 << 18  # iterations of one compiled call: Ctrl-C takes effect between two calls
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """results: RESULT, one row a request of the workload. log: ITERATION, empty unless asked for."""
+    """results: RESULT, one row for each request. log: ITERATION, one row for each iteration, empty unless requested."""
 
     results: NDArray[Any]
     log: NDArray[Any]
@@ -40,42 +39,48 @@ class Run:
     relegations: int
 
 
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """How a run differs from its costs and requests.
+
+    factors: of the true cost, by iteration. scheduling_ms: added to every iteration. until_ms: no iteration begins
+    later; requests that are not finished then stay unfinished.
+    """
+
+    factors: Factors = field(default_factory=lambda: EXACT)
+    scheduling_ms: float = 0.0
+    until_ms: float | None = None
+
+
 def simulate(
     workload: NDArray[Any],
     policy: Policy,
     belief: Cost,
     truth: Cost,
     limits: Limits,
+    conditions: Conditions | None = None,
     *,
-    factors: Factors = EXACT,
-    scheduling_ms: float = 0.0,
-    until_ms: float | None = None,
     log: bool = False,
-    progress: Callable[[int], None] | None = None,
 ) -> Run:
     """One run of `policy` over `workload` (WORKLOAD, in order of arrival).
 
-    belief: what the policy asks; truth: what an iteration takes, times the factor of its number.
-    scheduling_ms: added to every iteration. until_ms: iterations begin before it; who is not done then stays
-    unfinished. progress: called now and then with the number of requests that have arrived.
-    Raises UsageError for a workload that cannot be, OutOfDomainError where a cost is asked outside of its domain.
+    belief: the cost that the policy asks. truth: the cost of an iteration, before the conditions' factor. log: keep a
+    row for each iteration. Raises UsageError for an impossible workload, OutOfDomainError where an iteration lies
+    outside of a cost's domain.
     """
     check_requests(workload, "simulate")
-    world = world_of(workload, factors, scheduling_ms, until_ms)
+    world = world_of(workload, conditions or Conditions())
     state = empty_state(len(workload), policy.parameters(), limits)
     page = np.zeros(SLICE if log else 0, ITERATION)
     pages: list[NDArray[Any]] = []
-    while True:
+    code = SLICE_END
+    while code == SLICE_END:
         begin = int(state.scalars["iteration"][0])
         code = run_iterations(world, state, belief, truth, page, SLICE)
         if log:
             pages.append(page[: int(state.scalars["iteration"][0]) - begin].copy())
-        if progress is not None:
-            progress(int(world.arrived[0]))
-        if code == DONE:
-            break
-        if code != SLICE_END:
-            raise refusal(code, state, belief if code == OUTSIDE_POLICY_COST else truth)
+    if code != DONE:
+        raise refusal(code, state, belief if code == OUTSIDE_POLICY_COST else truth)
     sum_up_unfinished(world, state)
     scalars = state.scalars[0]
     return Run(
@@ -88,23 +93,22 @@ def simulate(
     )
 
 
-def world_of(workload: NDArray[Any], factors: Factors, scheduling_ms: float, until_ms: float | None) -> World:
+def world_of(workload: NDArray[Any], conditions: Conditions) -> World:
     """A run that has not begun."""
     results = np.zeros(len(workload), RESULT)
     for name in ("first_token_ms", "finish_ms", "mean_gap_ms", "p99_gap_ms", "largest_gap_ms"):
         results[name] = np.nan
     starts = heap_starts(workload["output_tokens"])
-    until = NEVER if until_ms is None else round(until_ms * TICKS_PER_MS)
     return World(
-        # Compiled code tells a read-only array from another; a copy of those is less than a second compilation.
+        # numba compiles again for a read-only array, which takes longer than a copy.
         workload if workload.flags.writeable else workload.copy(),
         results,
         np.zeros(int(starts[-1]), np.int64),
         starts,
-        factors,
+        conditions.factors,
         np.zeros(1, np.int64),
-        round(scheduling_ms * TICKS_PER_MS),
-        until,
+        round(conditions.scheduling_ms * TICKS_PER_MS),
+        NEVER if conditions.until_ms is None else round(conditions.until_ms * TICKS_PER_MS),
     )
 
 

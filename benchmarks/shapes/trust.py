@@ -24,7 +24,7 @@ from chunkfit.scheduler.cost.factors import Factors
 from chunkfit.scheduler.policies import policy
 from chunkfit.scheduler.serving_metrics import measure
 from chunkfit.scheduler.serving_state import Limits
-from chunkfit.scheduler.simulate import simulate
+from chunkfit.scheduler.simulate import Conditions, simulate
 from chunkfit.scheduler.workloads.registry import workload
 
 from .verdicts import figure
@@ -79,7 +79,7 @@ def distortion(table: str, surface: Surface, seed: int) -> tuple[float, Factors]
 def good(spec: str, seed: int, belief: Cost, truth: Cost, limits: Limits, factors: Factors = EXACT) -> dict[str, float]:
     """Percent of good requests by criterion."""
     requests = workload(spec, seed).requests
-    run = simulate(requests, policy(POLICY), belief, truth, limits, factors=factors)
+    run = simulate(requests, policy(POLICY), belief, truth, limits, Conditions(factors))
     measured = {
         criterion: measure(requests, run.results, criterion, run.makespan_ms).groups["all"] for criterion in CRITERIA
     }

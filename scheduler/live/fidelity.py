@@ -10,7 +10,7 @@ from pydantic import Field
 from ...tables.schema_v1 import Strict
 from ..cost.factors import EXACT, Factors, residual_factors
 from ..serving_metrics import GroupMetrics, measure
-from ..simulate import simulate
+from ..simulate import Conditions, simulate
 from .bench import Bench, Outcome
 from .serve import LiveCosts
 
@@ -56,16 +56,8 @@ def compare_with_simulator(bench: Bench, outcomes: Sequence[Outcome]) -> dict[st
 
     def simulated(outcome: Outcome, factors: Factors) -> GroupMetrics:
         requests = outcome.workload.requests
-        run = simulate(
-            requests,
-            outcome.policy,
-            costs.bound,
-            costs.expected,
-            bench.limits,
-            factors=factors,
-            scheduling_ms=host_ms,
-            until_ms=outcome.until_ms,
-        )
+        conditions = Conditions(factors, host_ms, outcome.until_ms)
+        run = simulate(requests, outcome.policy, costs.bound, costs.expected, bench.limits, conditions)
         return measure(requests, run.results, bench.criterion, run.makespan_ms).groups["all"]
 
     groups = {"live": [outcome.report.over_all for outcome in outcomes]}

@@ -9,7 +9,7 @@ import numpy as np
 from ..capacity import capacity
 from ..policies import Policy
 from ..serving_metrics import measure
-from ..simulate import simulate
+from ..simulate import Conditions, simulate
 from .bench import Bench, Outcome, until_ms
 from .serve import LiveCosts
 from .targets import MakeWorkload
@@ -38,7 +38,9 @@ def simulated_rate(
         made = make(rate, seconds, seed).requests
         shares = []
         for policy in policies:
-            run = simulate(made, policy, costs.bound, costs.expected, bench.limits, until_ms=until_ms(seconds))
+            run = simulate(
+                made, policy, costs.bound, costs.expected, bench.limits, Conditions(until_ms=until_ms(seconds))
+            )
             shares.append(measure(made, run.results, bench.criterion, run.makespan_ms).groups["all"].good_share)
         return max(shares)
 

@@ -16,13 +16,13 @@ from ...profiler.timing import quiet_gc
 from ...tables.calibrator import Calibrator
 from ...tables.cost_table import CostTable
 from ...tables.lookup import TICKS_PER_MS
-from ..cost import EXACT, OUTSIDE, Cost, from_table
+from ..cost import OUTSIDE, Cost, from_table
 from ..iteration import give_tokens, make_pages, sum_up_unfinished
 from ..loop import OUTSIDE_POLICY_COST, STUCK, arrive, next_arrival
 from ..policies import Policy
 from ..policies.decide import decide, observe
 from ..serving_state import Limits, empty_state, mean_context
-from ..simulate import Run, refusal, world_of
+from ..simulate import Conditions, Run, refusal, world_of
 from ..workloads.workload import check_requests
 from .cancel import NOT_IN_FLIGHT, cancel
 from .executor import Executor, batch_of
@@ -137,7 +137,7 @@ class _Serving:
         calibrator: Calibrator | None,
         outside: Outside,
     ) -> None:
-        self.world = world_of(requests, EXACT, 0.0, outside.until_ms)
+        self.world = world_of(requests, Conditions(until_ms=outside.until_ms))
         self.state = empty_state(len(requests), policy.parameters(), limits)
         self.costs = costs
         self.belief = Cost(costs.bound.header.copy(), costs.bound.nodes)  # its factor may move

@@ -19,7 +19,7 @@ from ..policies import policy
 from ..run_report import CostsV1, RunReport, SchedulingV1, workload_facts
 from ..serving_metrics import criterion_named, measure
 from ..serving_state import Limits
-from ..simulate import Run, simulate
+from ..simulate import Conditions, Run, simulate
 from ..workloads.registry import canonical_spec, workload
 from ..workloads.spec import options_of
 from ..workloads.workload import Workload
@@ -100,8 +100,7 @@ def play(cell: Cell, costs: Costs, log: bool = False) -> Played:
         belief.cost,
         truth.cost,
         limits,
-        factors=truth.factors(cell.seed),
-        scheduling_ms=cell.decision_us / 1000,
+        Conditions(truth.factors(cell.seed), cell.decision_us / 1000),
         log=log,
     )
     return Played(made, run)

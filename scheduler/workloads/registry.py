@@ -12,9 +12,8 @@ from . import lengths
 from .arrival_processes import PROCESSES, Floats, Shape
 from .request_targets import Uncontended, set_targets
 from .spec import TRACE_ARRIVALS, Options, options_of, resolve, split_spec
-from .streams import Stream, stream
 from .traces import Source, azure, drawn_lengths, laws, mooncake, own
-from .workload import Requests, Workload
+from .workload import Requests, Stream, Workload, stream
 
 
 @dataclass(frozen=True, slots=True)

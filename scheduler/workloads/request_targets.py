@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from ...files.errors import UsageError
 from ..dtypes import UNKNOWN_OUTPUT
 from .spec import Options
-from .streams import Stream, stream
-from .workload import Requests
+from .workload import Requests, Stream, stream
 
 Floats = NDArray[np.float64]
 # Time to first token of each request alone on the device, in ms.

@@ -6,7 +6,8 @@ be opened and LogFormatError naming line and column of what no request can be, a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeVar
@@ -18,13 +19,12 @@ from ...files.record import LeftOut, Record
 from ...files.record_files import json_lines, records_of
 from ..dtypes import WORKLOAD
 from .lengths import Application
-from .prefix_cache import PrefixCache
 from .spec import Options
-from .streams import Stream, stream
-from .workload import Requests, empty_requests
+from .workload import Requests, Stream, empty_requests, stream
 
 T = TypeVar("T")
-# prompt_tokens and output_tokens are required, and the others may be there: the fields of WORKLOAD.
+BLOCK_TOKENS = 512  # of Mooncake's traces
+# Fields of WORKLOAD; a file of requests needs prompt_tokens and output_tokens, and may have the others.
 COLUMNS = tuple(WORKLOAD.names or ())
 
 
@@ -89,6 +89,28 @@ def azure(options: Options, seed: int) -> Draft:
     for name, column in zip(("arrival_ms", "prompt_tokens", "output_tokens"), zip(*rows, strict=True), strict=True):
         requests[name] = column
     return Draft(requests, notes())
+
+
+class PrefixCache:
+    """Least recently used blocks out first. A prompt's blocks are there for whoever arrives after it.
+
+    That is the most a cache can give: in a run a block is there once it has been computed.
+    """
+
+    def __init__(self, capacity_tokens: int) -> None:
+        self._blocks = capacity_tokens // BLOCK_TOKENS
+        self._kept: OrderedDict[int, None] = OrderedDict()
+
+    def hit_tokens(self, blocks: Iterable[int]) -> int:
+        """Tokens of the leading blocks that are kept; then the prompt's blocks are the most recent ones."""
+        prompt = list(blocks)
+        hits = next((i for i, block in enumerate(prompt) if block not in self._kept), len(prompt))
+        for block in reversed(prompt):  # the last block goes first: without its prefix it is of no use
+            self._kept[block] = None
+            self._kept.move_to_end(block)
+        while len(self._kept) > self._blocks:
+            self._kept.popitem(last=False)
+        return hits * BLOCK_TOKENS
 
 
 def mooncake(options: Options, seed: int) -> Draft:

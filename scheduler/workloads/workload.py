@@ -1,10 +1,11 @@
-"""A validated workload: its requests, and what they were made from."""
+"""A checked workload: its requests and the text they were made from; random numbers by purpose."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import IntEnum
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,24 @@ from ...files.errors import UsageError
 from ..dtypes import UNKNOWN_OUTPUT, WORKLOAD
 
 Requests = NDArray[np.void]  # of dtype WORKLOAD
+Floats = NDArray[np.float64]
+
+
+class Stream(IntEnum):
+    """Purposes of random numbers: draws for one purpose do not move the draws for another."""
+
+    ARRIVAL = 0
+    APPLICATION = 1
+    PROMPT = 2
+    OUTPUT = 3
+    BATCH_CLASS = 4
+    PRIORITY = 5
+    GUARD = 6
+
+
+def stream(seed: int, purpose: Stream) -> np.random.Generator:
+    """The first requests of a longer workload are those of a shorter one with the same seed."""
+    return np.random.default_rng([seed, purpose])
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from support.serving import STEEP, check_run, random_limits, random_workload
 
 from chunkfit.scheduler.cost import SLOWEAVE, noise_factors, scaled
 from chunkfit.scheduler.policies import FAMILIES, policy
-from chunkfit.scheduler.simulate import simulate
+from chunkfit.scheduler.simulate import Conditions, simulate
 
 POLICIES = [
     "full",
@@ -41,7 +41,7 @@ def random_run(name, seed):
     options = {option: values[int(rng.integers(len(values)))] for option, values in OPTIONS.get(name, {}).items()}
     chosen = policy(name, **options)
     factors = noise_factors(seed, 0.03)
-    return requests, limits, simulate(requests, chosen, belief, truth, limits, factors=factors, log=True)
+    return requests, limits, simulate(requests, chosen, belief, truth, limits, Conditions(factors), log=True)
 
 
 @pytest.mark.parametrize("name", POLICIES)

@@ -17,7 +17,7 @@ from chunkfit.scheduler.dtypes import Status
 from chunkfit.scheduler.loop import run_iterations
 from chunkfit.scheduler.policies import policy
 from chunkfit.scheduler.serving_state import Limits
-from chunkfit.scheduler.simulate import simulate
+from chunkfit.scheduler.simulate import Conditions, simulate
 
 # A decode costs 1 ms, a prompt token 1/16 ms, an iteration 2 ms: every time is a whole number of ticks.
 PLAIN = Formula(overhead=2.0, decode=1.0, chunk_token=0.0625).cost()
@@ -25,7 +25,7 @@ WIDE = Limits(64, 10_000)
 
 
 def run_of(requests, name="fixed-64", limits=WIDE, **options):
-    return simulate(requests, policy(name), PLAIN, PLAIN, limits, log=True, **options)
+    return simulate(requests, policy(name), PLAIN, PLAIN, limits, Conditions(**options), log=True)
 
 
 def test_times_by_hand():
@@ -140,12 +140,6 @@ def test_a_queue_that_can_never_move_is_an_error():
         run_of(workload(1, cached_tokens=50), limits=Limits(8, 1000, max_prefix_tokens=10))
 
 
-def test_progress_ends_with_everyone():
-    seen = []
-    run_of(workload(7), progress=seen.append)
-    assert seen == [7]
-
-
 def test_limits_within_a_table_never_leave_it():
     for seed in range(30):
         table = from_table(random_table(seed))
@@ -182,7 +176,7 @@ def digest_of_runs():
             limits = random_limits(rng, requests)
             for cost in (STEEP.cost(), SLOWEAVE.cost()):
                 factors = noise_factors(seed, 0.05)
-                run = simulate(requests, policy(name), cost, cost, limits, factors=factors, log=True)
+                run = simulate(requests, policy(name), cost, cost, limits, Conditions(factors), log=True)
                 digest.update(run.results.tobytes() + run.log.tobytes())
     return digest.hexdigest()
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chunkfit.files.errors import LogFormatError
-from chunkfit.scheduler.workloads.prefix_cache import PrefixCache
 from chunkfit.scheduler.workloads.registry import workload
+from chunkfit.scheduler.workloads.traces import PrefixCache
 
 TARGETS = "ttft=1s,tpot=25ms"
 AZURE = [
