@@ -126,7 +126,7 @@ def _shares(study: Study, cell_of: Callable[[float, int], Cell], seeds: int) -> 
 def _range(first: Cell, low: str | None, high: str | None) -> tuple[float, float]:
     """Raises UsageError for a rate that cannot be read, and where the workload has none to begin with."""
     from ..files.errors import UsageError
-    from ..scheduler.workloads.spec import options_of
+    from ..scheduler.workloads.registry import workload_spec
 
     def rate(text: str, option: str) -> float:
         try:
@@ -134,7 +134,7 @@ def _range(first: Cell, low: str | None, high: str | None) -> tuple[float, float
         except ValueError:
             raise UsageError(f"{option} {text!r}: expected requests a second, such as 85 or 85/s") from None
 
-    own = options_of(first.workload).rate
+    own = workload_spec(first.workload).options.rate
     if own is None and (low is None or high is None):
         raise UsageError(f"workload {first.workload}: it says no rate to search around; expected --low and --high")
     return (
@@ -157,7 +157,7 @@ def _data(first: Cell, answer: Capacity) -> dict[str, Any]:
 def _table(found: list[tuple[Cell, Capacity]], share: float) -> Table:
     from rich.table import Table
 
-    from ..scheduler.workloads.spec import split_spec
+    from ..scheduler.workloads.registry import workload_spec
     from .guard import escape
     from .render import percent
 
@@ -170,10 +170,11 @@ def _table(found: list[tuple[Cell, Capacity]], share: float) -> Table:
     for first, answer in found:
         best[first.workload] = max(best.get(first.workload, 0.0), answer.rate)
     for first, answer in found:
-        name, said = split_spec(first.workload)
+        spec = workload_spec(first.workload)
+        texts = spec.options.texts(given=True)
         there = {tried.rate: tried.good.mean for tried in answer.tried}
         table.add_row(
-            *(name, said.get("ttft", ""), said.get("tpot", ""), escape(first.policy)),
+            *(spec.name, texts.get("ttft", ""), texts.get("tpot", ""), escape(first.policy)),
             f"{answer.rate:.4g}" if answer.rate else "under the lowest",
             percent(there.get(answer.rate)) if answer.rate else "",
             "over the highest" if answer.above is None else f"{answer.above:.4g}",

@@ -11,7 +11,7 @@ from ..tables.lookup import TICKS_PER_MS
 from .compiled import compiled
 from .dtypes import Status
 from .heaps import keep_gap, p99_gap
-from .policies.decide import place
+from .policies.registry import place
 from .serving_state import (
     CHOSEN,
     DECODES,

@@ -15,7 +15,7 @@ from .cost.look_up import bound_ticks
 from .cost.record import OUTSIDE, Cost
 from .dtypes import Status
 from .iteration import World, give_tokens, make_pages
-from .policies.decide import accepts, decide, observe, place
+from .policies.registry import accepts, decide, observe, place
 from .serving_state import (
     DECODES,
     NEVER,

@@ -15,7 +15,7 @@ import numpy as np
 from ...scheduler.cost import Cost
 from ...scheduler.dtypes import UNKNOWN_OUTPUT
 from ...scheduler.policies import Policy
-from ...scheduler.policies.decide import decide, observe, place
+from ...scheduler.policies.registry import decide, observe, place
 from ...scheduler.serving_state import CHOSEN, DECODES, NEVER, QUEUE, Limits, State, empty_state
 from ...tables.lookup import TICKS_PER_MS
 
@@ -117,7 +117,7 @@ class PolicyState:
         state.slots[QUEUE, : len(prompts)] = n + np.argsort(keys, kind="stable")
 
     def decide(self, prompts: Sequence[Prompt], cost: Cost) -> tuple[int, list[tuple[int, int]]]:
-        """(what `policies.decide` returns, (index of a prompt, its tokens) in the order they were given)."""
+        """(what `policies.registry` returns, (index of a prompt, its tokens) in the order they were given)."""
         state = self.state
         code = int(decide(state, cost))
         s = state.scalars[0]

@@ -1,40 +1,48 @@
-"""Costs by text: `sloweave`, `curved` or the path of a table, and what is done to it.
+"""Costs by text: `sloweave`, `curved` or the path of a table, with options: `table.json:surface=expected,factor=0.9x`.
 
-`table.json:surface=expected,factor=0.9x,noise=3%`. `same` is the source of another cost, as it is. residuals=FILE: each
-iteration is off by a draw from a log's engine_ms / expected_ms, as `chunkfit live` writes it, instead of noise.
+The true cost may be `same`: the source of the policy's cost without its options. `noise=3%` draws a factor for each
+iteration; `residuals=FILE` draws it from the ratios engine_ms / expected_ms of a log, such as `chunkfit live` writes.
 """
 
 from __future__ import annotations
 
 import hashlib
-import math
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field
 
 from ...files.errors import LogFormatError, UsageError
 from ...files.record import LeftOut
 from ...files.record_files import records_of
-from ...files.units import percentage
+from ...files.specs import Options, Share, Text, choice, factor, join, read_options, split_options
 from ...tables.cost_table import CostTable
-from ..workloads.spec import split_options
 from .factors import EXACT, Factors, noise_factors, residual_factors
 from .flat_table import from_table
 from .formula import CURVED, SLOWEAVE, Formula
 from .record import Cost, scaled
 
 FORMULAS: dict[str, Formula] = {"sloweave": SLOWEAVE, "curved": CURVED}
-SURFACES = ("bound", "expected")
-OPTIONS = ("surface", "factor", "noise", "residuals")
 SAME = "same"
+SurfaceName = Annotated[Literal["bound", "expected"], choice("bound", "expected")]
+CostFactor = Annotated[float, factor(most=100)]
+
+
+class CostOptions(Options):
+    surface: SurfaceName | None = Field(None, description="of a table")
+    factor: CostFactor = Field(1.0, description="on every answer")
+    noise: Share = Field(0.0, description="spread of an iteration's time around the cost")
+    residuals: Text | None = Field(None, description="a log of recorded times")
 
 
 @dataclass(frozen=True, slots=True)
 class NamedCost:
-    """name: every option, and a table's content hash, so that equal names are equal costs.
+    """name: every option, and a table's content hash, so equal names are equal costs.
 
-    alone: the same without factor, which is what a request alone would take. noise: spread of the logarithm of an
-    iteration's time around the cost. ratios: recorded ones of measured to expected time, or none. device: of the table;
-    None for a formula.
+    alone: the cost without its factor, for the time of a request alone. noise: standard deviation of the logarithm of
+    an iteration's time around the cost. ratios: recorded ratios of measured to expected time, or none. device: of the
+    table; None for a formula.
     """
 
     name: str
@@ -52,72 +60,53 @@ class NamedCost:
 
 
 def policy_cost(text: str) -> NamedCost:
-    """What a policy asks; of a table its bound unless the text says otherwise. Raises as `_named`."""
-    found = _named(text, "bound", "--cost")
-    if found.noise or found.ratios:
-        raise UsageError(
-            f"--cost {text!r}: noise and residuals are of what iterations really take: say them in --truth"
-        )
-    return found
+    """The cost that policies ask: of a table its bound unless the text says otherwise. Raises as `_named`."""
+    cost = _named(text, "bound", "--cost")
+    if cost.noise or cost.ratios:
+        raise UsageError(f"--cost {text!r}: noise and residuals belong to the true times: give them in --truth")
+    return cost
 
 
-def true_cost(text: str, belief: str) -> NamedCost:
-    """What an iteration takes: of a table what it expects unless the text says otherwise. Raises as `_named`."""
-    source, _, options = split_cost(text)
+def true_cost(text: str, policy_text: str) -> NamedCost:
+    """The cost of iterations: of a table its expected time unless the text says otherwise. Raises as `_named`."""
+    source, texts = split_cost(text)
     if source == SAME:
-        text = split_cost(belief)[0] + (f":{options}" if options else "")
+        text = join(split_cost(policy_text)[0], texts)
     return _named(text, "expected", "--truth")
 
 
-def _named(text: str, surface: str, option: str) -> NamedCost:
+def _named(text: str, surface: Literal["bound", "expected"], option: str) -> NamedCost:
     """Raises UsageError naming the option, and TableFormatError for a file that is no table."""
-    source, said, _ = split_cost(text)
-    for name in said:
-        if name not in OPTIONS:
-            raise UsageError(f"{option} {text!r}: {name!r} is unknown; expected {', '.join(OPTIONS)}")
-    factor = _factor(said.get("factor", "1x"), f"{option} {text!r}: factor")
-    noise = percentage(said.get("noise", "0%"), f"{option} {text!r}: noise")
-    done = [f"factor={factor:g}x"] if factor != 1 else []
-    done += [f"noise={100 * noise:g}%"] if noise else []
-    ratios: tuple[float, ...] = ()
-    if "residuals" in said:
-        if noise:
-            raise UsageError(f"{option} {text!r}: noise and residuals say the same thing; expected one of them")
-        ratios = _ratios(said["residuals"])
-        done.append(f"residuals={_content_name(said['residuals'])}")
-    device = None
+    source, texts = split_cost(text)
+    where = f"{option} {text!r}"
+    options = read_options(CostOptions, texts, where)
+    if options.noise and options.residuals:
+        raise UsageError(f"{where}: noise and residuals both set the iterations' factors; expected one of them")
+    ratios = _ratios(options.residuals) if options.residuals else ()
+    content = {"residuals": options.residuals and _content_name(options.residuals)}
     if source in FORMULAS:
-        if "surface" in said:
-            raise UsageError(f"{option} {text!r}: a formula has one surface; leave surface out")
-        cost, name = FORMULAS[source].cost(), source
+        if options.surface:
+            raise UsageError(f"{where}: a formula has one surface; leave surface out")
+        cost, name, device = FORMULAS[source].cost(), source, None
     else:
-        surface = said.get("surface", surface)
-        if surface not in SURFACES:
-            raise UsageError(f"{option} {text!r}: surface {surface!r}; expected {' or '.join(SURFACES)}")
         table = _table(source, option)
-        device = table.fingerprint.title()
-        cost = from_table(table, "bound" if surface == "bound" else "expected")
-        name, done = _content_name(source), [f"surface={surface}", *done]
-    name += f":{','.join(done)}" if done else ""
-    return NamedCost(name, scaled(cost, factor), cost, noise, ratios, device)
+        surface = options.surface or surface
+        content["surface"] = surface
+        cost, name, device = (
+            from_table(table, options.surface or surface),
+            _content_name(source),
+            table.fingerprint.title(),
+        )
+    name = join(name, options.model_copy(update=content).texts())
+    return NamedCost(name, scaled(cost, options.factor), cost, options.noise, ratios, device)
 
 
-def split_cost(text: str) -> tuple[str, dict[str, str], str]:
-    """Source, options, and these as one text. A colon in a path is one that no option follows."""
+def split_cost(text: str) -> tuple[str, dict[str, str]]:
+    """Source and option texts. A colon that no option follows is part of a path."""
     source, colon, rest = text.rpartition(":")
     if not colon or "=" not in rest:
-        return text, {}, ""
-    return source, split_options(rest, f"cost {text!r}", "table.json:factor=0.9x"), rest
-
-
-def _factor(text: str, where: str) -> float:
-    try:
-        value = float(text.removesuffix("x")) if text.endswith("x") else math.nan
-    except ValueError:
-        value = math.nan
-    if not 0 < value <= 100:
-        raise UsageError(f"{where} {text!r}; expected a factor up to 100x with its x, such as 0.9x")
-    return value
+        return text, {}
+    return source, split_options(rest, f"cost {text!r}", "table.json:factor=0.9x")
 
 
 def _content_name(path: str) -> str:

@@ -20,7 +20,7 @@ from ..cost import OUTSIDE, Cost, from_table
 from ..iteration import give_tokens, make_pages, sum_up_unfinished
 from ..loop import OUTSIDE_POLICY_COST, STUCK, arrive, next_arrival
 from ..policies import Policy
-from ..policies.decide import decide, observe
+from ..policies.registry import decide, observe
 from ..serving_state import Limits, empty_state, mean_context
 from ..simulate import Conditions, Run, refusal, world_of
 from ..workloads.workload import check_requests

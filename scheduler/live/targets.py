@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...files.errors import UsageError
+from ...files.specs import join, split
 from ...files.units import milliseconds
 from ...tables.batch import Batch
 from ...tables.cost_table import CostTable
 from ...tables.schema_v1 import Strict
 from ..serving_state import Limits
 from ..workloads.registry import workload
-from ..workloads.spec import split_spec
 from ..workloads.workload import Workload
 
 LENGTHS_FROM = 1000  # requests that mean lengths are taken from
@@ -47,9 +47,9 @@ def targets_for(table: CostTable, limits: Limits, spec: str, ttft: str, tpot: st
     """ttft, tpot: `25ms`, or `3x` of the decode-only iteration: as many decodes as run at once, of the workload's mean
     context, less where the table's domain ends. Raises UsageError.
     """
-    name, said = split_spec(spec)
+    name, said = split(spec, "workload", "mixed:prompt_scale=0.5x")
     sized = said | {"requests": str(LENGTHS_FROM), "rate": "1"}
-    lengths = workload(_text(name, sized | {"ttft": ANY, "tpot": ANY}), 0).requests
+    lengths = workload(join(name, sized | {"ttft": ANY, "tpot": ANY}), 0).requests
     domain = table.domain
     most = min(limits.max_request_tokens, domain.max_context_tokens)
     contexts = np.minimum(lengths["prompt_tokens"] + lengths["output_tokens"] / 2, most)
@@ -67,7 +67,7 @@ def targets_for(table: CostTable, limits: Limits, spec: str, ttft: str, tpot: st
 
 def maker(spec: str, targets: Targets) -> MakeWorkload:
     """The workload of `spec` with these targets, at any rate, for any time. Raises UsageError where it says both."""
-    name, said = split_spec(spec)
+    name, said = split(spec, "workload", "mixed:prompt_scale=0.5x")
     twice = sorted({"rate", "requests", "ttft", "slowdown", "tpot"} & said.keys())
     if twice:
         raise UsageError(
@@ -78,7 +78,7 @@ def maker(spec: str, targets: Targets) -> MakeWorkload:
 
     def make(rate: float, seconds: float, seed: int) -> Workload:
         count = max(1, round(rate * seconds))
-        return workload(_text(name, own | {"rate": f"{rate:.6f}", "requests": str(count)}), seed)
+        return workload(join(name, own | {"rate": f"{rate:.6f}", "requests": str(count)}), seed)
 
     return make
 
@@ -119,7 +119,3 @@ def _time(text: str, option: str, unit_ms: float) -> float:
     if not 0 < value < np.inf:
         raise UsageError(f"{option} {text!r}: expected a time above 0 such as 25ms, or a multiple such as 3x")
     return value
-
-
-def _text(name: str, options: dict[str, str]) -> str:
-    return f"{name}:" + ",".join(f"{option}={value}" for option, value in options.items())

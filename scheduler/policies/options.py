@@ -1,84 +1,60 @@
-"""Options of policies: which values can be meant, and how they are written in a policy's text.
-
-Texts are those of workloads: `aging=20ms`, `throughput=8500/s`, `sorter=no`, lists as `0.1/0/0/0`.
-"""
+"""Options of policies: types of values with their form in the compiled record, and the base of every policy's model."""
 
 from __future__ import annotations
 
-from ...files.errors import UsageError
-from ...files.units import milliseconds
-from ..cost.record import NO_LIMIT
-from ..serving_state import LEAVE_OUT, PER_TOKEN, REBASE, SCHEDULE
-from .parameters import PRIORITIES
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
 
-Option = bool | int | float | str | tuple[float, ...]
-CHOICES = {
-    "deadline": {"per_token": PER_TOKEN, "schedule": SCHEDULE},
-    "late": {"rebase": REBASE, "leave_out": LEAVE_OUT},
-    "variant": {"paper": 0, "code": 1},
-}
-SWITCH = {"yes": True, "no": False}
-MS, PER_S = "_ms", "_per_s"  # endings of options with a unit, which their texts carry instead
+from ...files.specs import SHARE, SWITCH, Options, Unit, choice, duration, number, rate, short, whole
+from ...tables.lookup import TICKS_PER_MS, WEIGHT_ONE
+
+PRIORITIES = 4  # levels with a margin of their own; the last serves all lower ones
+_DEADLINES, _LATE, _VARIANTS = ("per_token", "schedule"), ("rebase", "leave_out"), ("paper", "code")
 
 
-def checked(where: str, option: str, value: Option, default: Option) -> Option:
-    """The value, of its default's type. Raises UsageError naming the option."""
-    if option in CHOICES:
-        good = value in CHOICES[option]
-        expected = f"one of {', '.join(CHOICES[option])}"
-    elif isinstance(default, tuple):
-        good = isinstance(value, tuple) and len(value) == PRIORITIES and all(0 <= m < 10 for m in value)
-        expected = f"{PRIORITIES} shares from 0, for priority 0 on"
-    elif isinstance(default, bool):
-        good = isinstance(value, bool)
-        expected = "yes or no"
-    elif isinstance(default, int):
-        good = isinstance(value, int) and not isinstance(value, bool) and 1 <= value < NO_LIMIT
-        expected = "a whole number from 1"
-    else:
-        good = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e9
-        expected = "a number from 0"
-    if not good:
-        raise UsageError(f"policy {where}: {option} is {value!r}; expected {expected}")
-    return value
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """Annotates a field: its type in the record that compiled policies read, and its value there."""
+
+    dtype: str
+    value: Callable[[Any], Any] = lambda given: given
+    shape: tuple[int, ...] = ()
 
 
-def stem(option: str) -> str:
-    """Its name in a text."""
-    return option.removesuffix(MS).removesuffix(PER_S)
+def _margins(shares: tuple[float, ...]) -> list[int]:
+    """1 + margin of each priority in 1/4096, rounded up."""
+    return [math.ceil((1 + share) * WEIGHT_ONE - 1e-9) for share in shares]
 
 
-def text_of(option: str, value: Option) -> str:
-    """`option=value` as `from_text` reads it."""
-    if isinstance(value, bool):
-        text = "yes" if value else "no"
-    elif isinstance(value, tuple):
-        text = "/".join(_number(m) for m in value)
-    else:
-        unit = "ms" if option.endswith(MS) else "/s" if option.endswith(PER_S) else ""
-        text = value if isinstance(value, str) else _number(value) + unit
-    return f"{stem(option)}={text}"
+_MARGIN = Unit(SHARE.parse, short, number("", most=10).allowed, "a share from 0")
+
+Flag = Annotated[bool, SWITCH, Stored("i8", int)]
+Tokens = Annotated[int, whole(1), Stored("i8")]
+Weight = Annotated[float, number("a number from 0"), Stored("f8")]
+Milliseconds = Annotated[float, duration(above=False), Stored("i8", lambda ms: round(ms * TICKS_PER_MS))]
+PerSecond = Annotated[float, rate("/s"), Stored("f8", lambda per_s: per_s / (1000 * TICKS_PER_MS))]
+Margins = Annotated[
+    tuple[float, ...],
+    _MARGIN.list(PRIORITIES, f"{PRIORITIES} shares from 0, for priority 0 on, such as 0.1/0/0/0"),
+    Stored("i8", _margins, (PRIORITIES,)),
+]
+# The codes are the places: PER_TOKEN and SCHEDULE, REBASE and LEAVE_OUT of serving_state.py.
+Deadline = Annotated[str, choice(*_DEADLINES), Stored("i8", _DEADLINES.index)]
+Late = Annotated[str, choice(*_LATE), Stored("i8", _LATE.index)]
+Variant = Annotated[str, choice(*_VARIANTS), Stored("i8", _VARIANTS.index)]
 
 
-def from_text(where: str, option: str, text: str, default: Option) -> Option:
-    """The value, of its default's type, not yet checked. Raises UsageError for a text that cannot be read."""
-    try:
-        if option in CHOICES:
-            return text.replace("-", "_")
-        if isinstance(default, tuple):
-            return tuple(float(part) for part in text.split("/"))
-        if isinstance(default, bool):
-            return SWITCH[text]
-        if isinstance(default, int):
-            return int(text)
-        if option.endswith(MS):
-            return milliseconds(text, stem(option))
-        return float(text.removesuffix("/s") if option.endswith(PER_S) else text)
-    except (KeyError, ValueError):
-        written = text_of(option, default)
-        raise UsageError(f"policy {where}: {stem(option)} {text!r}; expected a text like {written}") from None
+class PolicyOptions(Options):
+    """number: the option that a number behind the policy's name sets, as in `fixed-256`."""
 
+    number: ClassVar[str | None] = None
 
-def _number(value: float) -> str:
-    short = f"{value:g}"
-    return short if float(short) == value else repr(value)
+    @classmethod
+    def stored(cls) -> dict[str, Stored]:
+        """By field."""
+        return {
+            name: next(each for each in field.metadata if isinstance(each, Stored))
+            for name, field in cls.model_fields.items()
+        }

@@ -8,16 +8,29 @@ from __future__ import annotations
 
 from typing import Any
 
+from pydantic import Field
+
 from ...tables.lookup import MAX_TICKS
 from ..compiled import compiled
 from ..cost.look_up import bound_ticks
 from ..cost.record import OUTSIDE, Cost
 from ..serving_state import DECODES, QUEUE, State, join_queue, leave_queue, mean_context, next_deadline
+from .options import Deadline, Milliseconds, PerSecond, PolicyOptions, Tokens, Variant, Weight
 from .order import allocate, ordered_tokens, put_in_order, time_of
 
 # The published grid of token budgets: 128, 256 to 2048 in steps of 256, 2552.
 SMALLEST, STEP, LARGEST, ENTRIES = 128, 256, 2552, 10
 RELEGATED = 1 << 60  # added to the key: behind everyone else
+
+
+class QoServeOptions(PolicyOptions):
+    number = "token_budget"
+    token_budget: Tokens = 2552
+    deadline: Deadline = "schedule"
+    variant: Variant = Field("paper", description="code: deadlines are one target later")
+    alpha_ms: Milliseconds = Field(8.0, description="time for each remaining token in the priority")
+    throughput_per_s: PerSecond = Field(8500.0, description="of prefill, before the first iteration")
+    throughput_decay: Weight = Field(0.995, description="share of itself that the average keeps")
 
 
 @compiled

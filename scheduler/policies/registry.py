@@ -1,144 +1,151 @@
-"""Policies by text: `fixed-256`, `token_budget-512`, `sloweave:prefills=1`. `-` and `_` are alike."""
+"""Policies by name: `fixed-256`, `token_budget-512`, `sloweave:prefills=1`. `-` and `_` are alike.
+
+One compiled function (`decide`) stands before all policies, so one compiled loop serves them all. A new policy is a
+file with its options and functions, a line in FAMILIES and a branch in `decide`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...files.errors import UsageError
-from ...tables.lookup import TICKS_PER_MS, WEIGHT_ONE
-from ..cost.record import NO_LIMIT
-from ..workloads.spec import split_spec
-from . import decide
-from .options import CHOICES, MS, PER_S, Option, checked, from_text, stem, text_of
-from .parameters import PARAMETERS, PRIORITIES
+from ...files.specs import join, option_name, read_options, split
+from ...tables.lookup import WEIGHT_ONE
+from ..compiled import compiled
+from ..cost.record import NO_LIMIT, Cost
+from ..serving_state import State
+from .options import PolicyOptions
+from .qoserve import QoServeOptions, priority, qoserve
+from .slidingserve import SlidingServeOptions, slidingserve
+from .sloweave import SLOWeaveOptions, admits, sloweave
+from .static import FixedOptions, FullOptions, SarathiOptions, TokenBudgetOptions, fixed, sarathi_edf, token_budget
 
-
-@dataclass(frozen=True, slots=True)
-class Family:
-    """code: of decide.py. number: the option that a trailing number sets. options: with their defaults."""
-
-    code: int
-    number: str | None = None
-    options: Mapping[str, Option] = field(default_factory=dict)
-
-
-FAMILIES: dict[str, Family] = {
-    "full": Family(decide.FULL, options={"prefills": 1}),
-    "fixed": Family(decide.FIXED, "chunk_tokens", {"chunk_tokens": 256, "prefills": 1}),
-    "token-budget": Family(decide.TOKEN_BUDGET, "token_budget", {"token_budget": 512}),
-    "sarathi-edf": Family(decide.SARATHI_EDF, "token_budget", {"token_budget": 256}),
-    "sloweave": Family(
-        decide.SLOWEAVE,
-        options={
-            "deadline": "per_token",
-            "chunk_tokens": 4096,
-            "prefills": 8,
-            "align": 1,
-            "margin": (0.0,) * PRIORITIES,
-            "aging_ms": 0.0,
-            "admission": False,
-        },
-    ),
-    "slidingserve": Family(
-        decide.SLIDINGSERVE,
-        "token_budget",
-        {
-            "token_budget": 512,
-            "deadline": "schedule",
-            "late": "rebase",
-            "sorter": True,
-            "chunker": True,
-            "constructor": True,
-            "urgency": 0.3,
-            "throughput_decay": 0.95,
-        },
-    ),
-    "qoserve": Family(
-        decide.QOSERVE,
-        "token_budget",
-        {
-            "token_budget": 2552,
-            "deadline": "schedule",
-            "variant": "paper",
-            "alpha_ms": 8.0,
-            "throughput_per_s": 8500.0,
-            "throughput_decay": 0.995,
-        },
-    ),
+FAMILIES: dict[str, type[PolicyOptions]] = {
+    "full": FullOptions,
+    "fixed": FixedOptions,
+    "token-budget": TokenBudgetOptions,
+    "sarathi-edf": SarathiOptions,
+    "sloweave": SLOWeaveOptions,
+    "slidingserve": SlidingServeOptions,
+    "qoserve": QoServeOptions,
 }
+FULL, FIXED, TOKEN_BUDGET, SARATHI_EDF, SLOWEAVE, SLIDINGSERVE, QOSERVE = range(len(FAMILIES))
+
+_STORED = {option_name(name): stored for model in FAMILIES.values() for name, stored in model.stored().items()}
+# The options of all policies as one record, in the units of the state.
+PARAMETERS = np.dtype([("family", "i8"), *((name, each.dtype, each.shape) for name, each in _STORED.items())])
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """A family with all its options. `name` is what its results are filed under."""
+    """A family of policies with its options. Results are filed under `name`."""
 
     family: str
-    options: Mapping[str, Option]
+    model: PolicyOptions
 
     @property
     def name(self) -> str:
         """The text that `policy` makes this of: family, number, and the options that differ from the defaults."""
-        family = FAMILIES[self.family]
-        number = "" if family.number is None else f"-{self.options[family.number]}"
-        changed = [
-            text_of(option, value)
-            for option, value in self.options.items()
-            if option != family.number and value != family.options[option]
-        ]
-        return self.family + number + (f":{','.join(changed)}" if changed else "")
+        texts, number = self.model.texts(), self.model.number
+        if number is None:
+            return join(self.family, texts)
+        texts.pop(number, None)
+        return join(f"{self.family}-{getattr(self.model, number)}", texts)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """All options by field name."""
+        return self.model.model_dump()
 
     def parameters(self) -> NDArray[Any]:
-        """PARAMETERS (1,), in the units of the state."""
+        """PARAMETERS (1,)."""
         record = np.zeros(1, PARAMETERS)
-        record["family"] = FAMILIES[self.family].code
+        record["family"] = list(FAMILIES).index(self.family)
         record["chunk_tokens"] = NO_LIMIT
         record["margin"] = WEIGHT_ONE
-        for option, value in self.options.items():
-            if option in CHOICES:
-                record[option] = CHOICES[option][str(value)]
-            elif option == "margin":
-                record["margin"] = np.ceil((1 + np.asarray(value)) * WEIGHT_ONE - 1e-9)
-            elif option.endswith(PER_S):
-                record[stem(option)] = float(value) / (1000 * TICKS_PER_MS)  # type: ignore[arg-type]
-            elif option.endswith(MS):
-                record[stem(option)] = round(float(value) * TICKS_PER_MS)  # type: ignore[arg-type]
-            else:
-                record[option] = value
+        for name, stored in self.model.stored().items():
+            record[option_name(name)] = stored.value(getattr(self.model, name))
         return record
 
 
-def policy(text: str, **options: Option) -> Policy:
+def policy(text: str, **options: Any) -> Policy:
     """The policy of that text, with options in place of its own.
 
-    Raises UsageError for an unknown name or option, or a value that cannot be meant.
+    Raises UsageError for an unknown name or option, or an impossible value.
 
     >>> policy("fixed_64").name, policy("sloweave:prefills=1", aging_ms=20.0).name
     ('fixed-64', 'sloweave:prefills=1,aging=20ms')
     """
-    name, said = split_spec(text, "policy", "sloweave:prefills=1")
-    found, number = name.lower(), None
-    if found not in FAMILIES:
-        found, _, number = found.rpartition("-")
-    family = FAMILIES.get(found)
-    if family is None or (number is not None and (family.number is None or not number.isdecimal())):
-        names = ", ".join(name if f.number is None else f"{name}-N" for name, f in FAMILIES.items())
+    name, texts = split(text, "policy", "sloweave:prefills=1")
+    family, number = name.lower(), None
+    if family not in FAMILIES:
+        family, _, number = family.rpartition("-")
+    model = FAMILIES.get(family)
+    if model is None or (number is not None and (model.number is None or not number.isdecimal())):
+        names = ", ".join(each if m.number is None else f"{each}-N" for each, m in FAMILIES.items())
         raise UsageError(f"policy {name!r} is unknown; expected one of {names}")
-    values = dict(family.options)
-    full_names = {stem(option): option for option in values}
-    given: dict[str, Option] = {}
-    if number is not None and family.number is not None:
-        given[family.number] = int(number)
-    for option, value in said.items():
-        option = full_names.get(option, option)
-        given[option] = from_text(found, option, value, values[option]) if option in values else value
-    for option, chosen in (given | options).items():
-        if option not in values:
-            known = ", ".join(map(stem, values))
-            raise UsageError(f"policy {found} has no option {option!r}; it has {known}")
-        values[option] = checked(found, option, chosen, values[option])
-    return Policy(found, values)
+    given: dict[str, Any] = {} if number is None or model.number is None else {model.number: int(number)}
+    given |= {option_name(option): value for option, value in (texts | options).items()}
+    return Policy(family, read_options(model, given, f"policy {family}"))
+
+
+@compiled
+def decide(state: State, cost: Cost) -> int:
+    """Gives prompt tokens to queued requests (`chunk`, `slots[CHOSEN]`); every decode gets its token anyway.
+
+    cost: the policy's. 0, or OUTSIDE where its domain does not hold the decodes alone.
+    """
+    s = state.scalars[0]
+    s["chosen"] = 0
+    s["chunk_tokens"] = 0
+    s["prefix_tokens"] = 0
+    if not s["queued"]:
+        return 0
+    family = state.parameters[0]["family"]
+    if family == SLOWEAVE:
+        return sloweave(state, cost)
+    if family == SLIDINGSERVE:
+        return slidingserve(state, cost)
+    if family == QOSERVE:
+        return qoserve(state, cost)
+    if family == TOKEN_BUDGET:
+        token_budget(state)
+    elif family == SARATHI_EDF:
+        sarathi_edf(state)
+    else:
+        fixed(state)
+    return 0
+
+
+@compiled
+def place(state: State, slot: int) -> None:
+    """Sets the request's key in the prefill queue."""
+    request = state.requests[slot]
+    family = state.parameters[0]["family"]
+    if family in (SARATHI_EDF, SLIDINGSERVE):
+        request["key"] = min(request["first_deadline"], request["last_deadline"])
+    elif family == QOSERVE:
+        request["key"] = priority(state, request)
+    else:
+        request["key"] = request["arrival"]
+
+
+@compiled
+def accepts(state: State, cost: Cost, slot: int) -> bool:
+    """Whether the policy takes a request that has just arrived."""
+    return not state.parameters[0]["admission"] or admits(state, cost, slot)
+
+
+@compiled
+def observe(state: State, ticks: int) -> None:
+    """Moves the average throughput of prefill, tokens per tick, by the iteration that the policy decided."""
+    s = state.scalars[0]
+    decay = state.parameters[0]["throughput_decay"]
+    if not decay or not s["chunk_tokens"]:
+        return
+    now = s["chunk_tokens"] / ticks
+    s["throughput"] = decay * s["throughput"] + (1.0 - decay) * now if s["throughput"] else now

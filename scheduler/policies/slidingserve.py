@@ -6,17 +6,32 @@ Where the paper as printed does harm, what is done instead is said at its place;
 
 from __future__ import annotations
 
+from pydantic import Field
+
 from ...tables.lookup import MAX_TICKS
 from ..compiled import compiled
 from ..cost.look_up import bound_ticks
 from ..cost.record import OUTSIDE, Cost
 from ..serving_state import CUMULATIVE_TOKENS, DECODES, ORDER, QUEUE, State, give, mean_context, next_deadline
 from .batch_constructor import CANDIDATES, construct, first_slack
+from .options import Deadline, Flag, Late, PolicyOptions, Tokens, Weight
 from .order import PLACE_BITS, allocate, ordered_tokens, put_in_order, time_of, tokens_within
 
 TERNARY_WIDTH = 30
 ROUNDING = 8  # ticks, 0.0005 ms: two look-ups of equal times may differ by so much, and that is a tie
 URGENT, NORMAL, HOPELESS = range(3)
+
+
+class SlidingServeOptions(PolicyOptions):
+    number = "token_budget"
+    token_budget: Tokens = 512
+    deadline: Deadline = "schedule"
+    late: Late = "rebase"
+    sorter: Flag = True
+    chunker: Flag = True
+    constructor: Flag = True
+    urgency: Weight = Field(0.3, description="share of the slack that an urgent prefill needs")
+    throughput_decay: Weight = Field(0.95, description="share of itself that the average keeps")
 
 
 @compiled

@@ -6,14 +6,26 @@ first fit, aging with counted exceptions, admission control.
 
 from __future__ import annotations
 
+from pydantic import Field
+
 from ...tables.lookup import MAX_TICKS, WEIGHT_ONE
 from ..compiled import compiled
 from ..cost.look_up import bound_ticks, largest_chunk
 from ..cost.record import OUTSIDE, Cost
 from ..serving_state import DECODES, QUEUE, State, give, mean_context, next_deadline, room
-from .parameters import PRIORITIES
+from .options import PRIORITIES, Deadline, Flag, Margins, Milliseconds, PolicyOptions, Tokens
 
 EXCEPTION_PERIOD = 8  # iterations from one exception to the next, at least
+
+
+class SLOWeaveOptions(PolicyOptions):
+    deadline: Deadline = "per_token"
+    chunk_tokens: Tokens = Field(4096, description="prompt tokens of an iteration at most")
+    prefills: Tokens = Field(8, description="chunks of an iteration at most")
+    align: Tokens = Field(1, description="chunks are multiples of it")
+    margin: Margins = Field((0.0,) * PRIORITIES, description="of the bound, by priority")
+    aging_ms: Milliseconds = Field(0.0, description="wait after which the budget may be exceeded; 0: never")
+    admission: Flag = False
 
 
 @compiled

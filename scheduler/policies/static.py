@@ -9,6 +9,27 @@ from __future__ import annotations
 
 from ..compiled import compiled
 from ..serving_state import QUEUE, State, give, room
+from .options import PolicyOptions, Tokens
+
+
+class FullOptions(PolicyOptions):
+    prefills: Tokens = 1
+
+
+class FixedOptions(PolicyOptions):
+    number = "chunk_tokens"
+    chunk_tokens: Tokens = 256
+    prefills: Tokens = 1
+
+
+class TokenBudgetOptions(PolicyOptions):
+    number = "token_budget"
+    token_budget: Tokens = 512
+
+
+class SarathiOptions(PolicyOptions):
+    number = "token_budget"
+    token_budget: Tokens = 256
 
 
 @compiled

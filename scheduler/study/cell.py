@@ -20,8 +20,7 @@ from ..run_report import CostsV1, RunReport, SchedulingV1, workload_facts
 from ..serving_metrics import criterion_named, measure
 from ..serving_state import Limits
 from ..simulate import Conditions, Run, simulate
-from ..workloads.registry import canonical_spec, workload
-from ..workloads.spec import options_of
+from ..workloads.registry import workload, workload_spec
 from ..workloads.workload import Workload
 
 Costs = Mapping[str, NamedCost]  # by name
@@ -67,11 +66,11 @@ class Setting:
 
 def cell(policy_text: str, workload_text: str, seed: int, setting: Setting, **replaced: str) -> Cell:
     """replaced: options of the workload in place of its own. Raises UsageError for a text that cannot be meant."""
-    spec = canonical_spec(workload_text, **replaced)
-    file = options_of(spec).file
+    spec = workload_spec(workload_text, **replaced)
+    file = spec.options.file
     return Cell(
         policy=policy(policy_text).name,
-        workload=spec,
+        workload=spec.text,
         file_sha256=None if file is None else _sha256(file),
         seed=seed,
         belief=setting.belief,

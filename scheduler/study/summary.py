@@ -8,7 +8,7 @@ from typing import Any
 
 from ..run_report import RunReport
 from ..serving_metrics import SeedSummary, summary
-from ..workloads.spec import split_spec
+from ..workloads.registry import workload_spec
 from .cell import Cell
 
 
@@ -34,7 +34,7 @@ class Group:
 
     def option(self, name: str) -> str:
         """What the workload says of it, such as `85` of its rate; empty where it says nothing."""
-        return split_spec(self.workload)[1].get(name, "")
+        return workload_spec(self.workload).options.texts(given=True).get(name, "")
 
     def mean(self, figure: str) -> float | None:
         spread = self.spreads.get(figure)

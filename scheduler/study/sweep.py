@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from ...files.errors import UsageError
+from ...files.specs import join, split
 from ..cost.named_costs import split_cost
-from ..policies.registry import FAMILIES, policy
-from ..workloads.spec import split_spec
+from ..policies import policy
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +33,9 @@ def _option(*names: str) -> Callable[[Texts, str], Texts]:
     """The first of the options that the policy has."""
 
     def set_option(texts: Texts, value: str) -> Texts:
-        family = FAMILIES[policy(texts.policy).family]
+        known = policy(texts.policy).model.option_names()
         for name in names:
-            if name in family.options or f"{name}_ms" in family.options:
+            if name in known:
                 return replace(texts, policy=_with(texts.policy, name, value))
         raise UsageError(
             f"policy {texts.policy}: it has no {' or '.join(names)} to vary; expected a policy that has, or another "
@@ -99,10 +99,10 @@ def parameter(name: str) -> Parameter:
 
 
 def _with(text: str, option: str, value: str) -> str:
-    name, said = split_spec(text, "policy", "sloweave:prefills=1")
-    return f"{name}:" + ",".join(f"{each}={said_value}" for each, said_value in (said | {option: value}).items())
+    name, texts = split(text, "policy", "sloweave:prefills=1")
+    return join(name, texts | {option: value})
 
 
 def _cost_with(text: str, option: str, value: str) -> str:
-    source, said, _ = split_cost(text)
-    return f"{source}:" + ",".join(f"{each}={said_value}" for each, said_value in (said | {option: value}).items())
+    source, texts = split_cost(text)
+    return join(source, texts | {option: value})

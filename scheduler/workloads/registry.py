@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ...files.errors import UsageError
+from ...files.specs import join, split
 from . import lengths
 from .arrival_processes import PROCESSES, Floats, Shape
+from .options import TRACE_ARRIVALS, WorkloadOptions, resolve
 from .request_targets import Uncontended, set_targets
-from .spec import TRACE_ARRIVALS, Options, options_of, resolve, split_spec
 from .traces import Source, azure, drawn_lengths, laws, mooncake, own
 from .workload import Requests, Stream, Workload, stream
 
@@ -63,39 +64,48 @@ KINDS: dict[str, Kind] = {
 }
 
 
-def workload(spec: str, seed: int, uncontended: Uncontended | None = None) -> Workload:
-    """Make the workload that `spec` says; equal arguments give equal bytes.
+@dataclass(frozen=True, slots=True)
+class WorkloadSpec:
+    """A workload by name with its options, those of the workload itself included."""
 
-    uncontended: time to first token of each request alone on the device, needed where `slowdown` sets the targets.
-    Raises UsageError naming the option, and LogFormatError for what is wrong in a file.
-    """
-    if seed < 0:
-        raise UsageError(f"workload {spec!r}: seed {seed}; expected 0 or more")
-    canonical = canonical_spec(spec)
-    name = canonical.partition(":")[0]
-    kind = KINDS[name]
-    options = options_of(canonical)
-    draft = kind.source(options, seed)
-    requests, notes = draft.requests, list(draft.notes)
-    _scale(requests, options, notes)
-    requests["arrival_ms"] = _arrivals(requests, options, seed)
-    set_targets(requests, options, seed, uncontended)
-    return Workload(name, seed, canonical, requests, tuple(notes))
+    name: str
+    options: WorkloadOptions
+
+    @property
+    def text(self) -> str:
+        """Every option in its canonical form: equal texts and seeds are equal workloads."""
+        return join(self.name, self.options.texts(given=True))
 
 
-def canonical_spec(spec: str, **replaced: str) -> str:
-    """Every option of `spec`, with `replaced` ones in place of its own. Raises UsageError as `workload` does."""
-    name, said = split_spec(spec)
+def workload_spec(text: str, **replaced: str) -> WorkloadSpec:
+    """The workload of `text`, with `replaced` option texts in place of its own. Raises UsageError naming the option."""
+    name, texts = split(text, "workload", "mixed:rate=85,requests=950")
     kind = KINDS.get(name)
     if kind is None:
         known = "; ".join(f"{each}, {KINDS[each].summary}" for each in KINDS)
         raise UsageError(f"workload {name!r} is unknown; expected one of: {known}")
-    canonical = resolve(name, said | replaced, kind.defaults, kind.file_options)
-    options_of(canonical)
-    return canonical
+    return WorkloadSpec(name, resolve(name, texts | replaced, kind.defaults, kind.file_options))
 
 
-def _scale(requests: Requests, options: Options, notes: list[str]) -> None:
+def workload(text: str, seed: int, uncontended: Uncontended | None = None) -> Workload:
+    """The workload of `text`; equal arguments give equal bytes.
+
+    uncontended: time to first token of each request alone on the device, needed where `slowdown` sets the targets.
+    Raises UsageError naming the option, and LogFormatError for a wrong row of a file.
+    """
+    if seed < 0:
+        raise UsageError(f"workload {text!r}: seed {seed}; expected 0 or more")
+    spec = workload_spec(text)
+    options = spec.options
+    draft = KINDS[spec.name].source(options, seed)
+    requests, notes = draft.requests, list(draft.notes)
+    _scale(requests, options, notes)
+    requests["arrival_ms"] = _arrivals(requests, options, seed)
+    set_targets(requests, options, seed, uncontended)
+    return Workload(spec.name, seed, spec.text, requests, tuple(notes))
+
+
+def _scale(requests: Requests, options: WorkloadOptions, notes: list[str]) -> None:
     factors = {"prompt_tokens": options.prompt_scale, "output_tokens": options.output_scale}
     for name, factor in factors.items():
         if factor != 1:
@@ -114,7 +124,7 @@ def _scale(requests: Requests, options: Options, notes: list[str]) -> None:
     requests["cached_tokens"] = np.minimum(cached, requests["prompt_tokens"] - 1)
 
 
-def _arrivals(requests: Requests, options: Options, seed: int) -> Floats:
+def _arrivals(requests: Requests, options: WorkloadOptions, seed: int) -> Floats:
     """Drawn from a process, or the trace's own, moved to start at 0 and stretched to the mean rate asked for."""
     if options.arrivals != TRACE_ARRIVALS:
         if options.rate is None:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ...files.errors import UsageError
 from ..dtypes import UNKNOWN_OUTPUT
-from .spec import Options
+from .options import WorkloadOptions
 from .workload import Requests, Stream, stream
 
 Floats = NDArray[np.float64]
@@ -17,7 +17,7 @@ Floats = NDArray[np.float64]
 Uncontended = Callable[[Requests], Floats]
 
 
-def set_targets(requests: Requests, options: Options, seed: int, uncontended: Uncontended | None) -> None:
+def set_targets(requests: Requests, options: WorkloadOptions, seed: int, uncontended: Uncontended | None) -> None:
     """Fill what is nan or unknown, in place; the batch class gets a target for its last token alone.
 
     Raises UsageError where an option that is needed is not said.
@@ -57,7 +57,7 @@ def _by_application(requests: Requests, values: tuple[float, ...], option: str) 
     return chosen
 
 
-def _slowed(requests: Requests, options: Options, uncontended: Uncontended | None) -> Floats:
+def _slowed(requests: Requests, options: WorkloadOptions, uncontended: Uncontended | None) -> Floats:
     """max(slowdown x time alone, floor): without a floor short prompts get some 100 ms (SlidingServe's Table 3)."""
     if uncontended is None or options.slowdown is None:
         raise UsageError(
@@ -67,7 +67,7 @@ def _slowed(requests: Requests, options: Options, uncontended: Uncontended | Non
     return np.maximum(factors * uncontended(requests), options.ttft_floor_ms)
 
 
-def _set_class(requests: Requests, options: Options, seed: int) -> None:
+def _set_class(requests: Requests, options: WorkloadOptions, seed: int) -> None:
     """Shares are drawn only where an option says them: a file's own classes stay."""
     count = len(requests)
     if options.batch_share != (0.0,):
@@ -76,8 +76,8 @@ def _set_class(requests: Requests, options: Options, seed: int) -> None:
     if options.guard_share != (0.0,):
         share = _by_application(requests, options.guard_share, "guard_share")
         requests["guard"] = stream(seed, Stream.GUARD).random(count) < share
-    if options.priority_shares != (1.0,):
-        edges = np.cumsum(options.priority_shares)
+    if options.priorities != (1.0,):
+        edges = np.cumsum(options.priorities)
         if abs(edges[-1] - 1) > 1e-9:
             raise UsageError(f"workload: priorities sum to {100 * edges[-1]:g}%; expected 100%, as in 70%/30%")
         drawn = stream(seed, Stream.PRIORITY).random(count)

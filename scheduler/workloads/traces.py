@@ -19,7 +19,7 @@ from ...files.record import LeftOut, Record
 from ...files.record_files import json_lines, records_of
 from ..dtypes import WORKLOAD
 from .lengths import Application
-from .spec import Options
+from .options import WorkloadOptions
 from .workload import Requests, Stream, empty_requests, stream
 
 T = TypeVar("T")
@@ -36,13 +36,13 @@ class Draft:
     notes: tuple[str, ...] = ()
 
 
-Source = Callable[[Options, int], Draft]
+Source = Callable[[WorkloadOptions, int], Draft]
 
 
 def laws(parts: Sequence[Application]) -> Source:
     """Draws from the laws of `parts`; each is an application."""
 
-    def draw(options: Options, seed: int) -> Draft:
+    def draw(options: WorkloadOptions, seed: int) -> Draft:
         count = _needed(options)
         requests = empty_requests(count)
         edges = np.cumsum([part.share for part in parts])[:-1]
@@ -58,7 +58,7 @@ def laws(parts: Sequence[Application]) -> Source:
     return draw
 
 
-def drawn_lengths(options: Options, seed: int) -> Draft:
+def drawn_lengths(options: WorkloadOptions, seed: int) -> Draft:
     """Pairs of num_prefill_tokens and num_decode_tokens, drawn with replacement."""
     records, notes = _records(options)
     pairs = [(row.whole("num_prefill_tokens", 1), row.whole("num_decode_tokens", 1)) for row in records]
@@ -68,7 +68,7 @@ def drawn_lengths(options: Options, seed: int) -> Draft:
     return Draft(requests, notes())
 
 
-def azure(options: Options, seed: int) -> Draft:
+def azure(options: WorkloadOptions, seed: int) -> Draft:
     """Azure's LLM inference traces: TIMESTAMP, ContextTokens, GeneratedTokens."""
     records, notes = _records(options)
     rows: list[tuple[float, int, int]] = []
@@ -113,9 +113,9 @@ class PrefixCache:
         return hits * BLOCK_TOKENS
 
 
-def mooncake(options: Options, seed: int) -> Draft:
+def mooncake(options: WorkloadOptions, seed: int) -> Draft:
     """Mooncake's traces: timestamp in ms, input_length, output_length, hash_ids of blocks of 512 tokens."""
-    left_out, cache = LeftOut(), PrefixCache(options.cache_tokens)
+    left_out, cache = LeftOut(), PrefixCache(options.cache)
     rows: list[tuple[float, int, int, int]] = []
     for row in json_lines(_file(options), left_out):
         arrival_ms = row.number("timestamp", 0)
@@ -134,11 +134,11 @@ def mooncake(options: Options, seed: int) -> Draft:
         requests[name] = column
     prompts = int(requests["prompt_tokens"].sum(dtype=np.int64))
     share = int(requests["cached_tokens"].sum(dtype=np.int64)) / prompts
-    hits = f"prefix cache of {options.cache_tokens:,} tokens: {100 * share:.1f}% of the prompt tokens hit"
+    hits = f"prefix cache of {options.cache:,} tokens: {100 * share:.1f}% of the prompt tokens hit"
     return Draft(requests, (hits, *left_out.lines()))
 
 
-def own(options: Options, seed: int) -> Draft:
+def own(options: WorkloadOptions, seed: int) -> Draft:
     """A file whose columns are fields of WORKLOAD; empty cells and missing columns are not said."""
     records, notes = _records(options)
     said: list[dict[str, float]] = []
@@ -182,25 +182,25 @@ def _in_order(row: Record, column: str, arrival_ms: float, before_ms: float) -> 
         raise row.wrong(column, f"rows in order of arrival, {before_ms - arrival_ms:g} ms later or more")
 
 
-def _needed(options: Options) -> int:
+def _needed(options: WorkloadOptions) -> int:
     if options.requests is None:
         raise UsageError("workload: requests is not said; expected how many, such as requests=1000")
     return options.requests
 
 
-def _file(options: Options) -> str:
+def _file(options: WorkloadOptions) -> str:
     if options.file is None:
         raise UsageError("workload: file is not said; expected the path of the trace, file=PATH")
     return options.file
 
 
-def _records(options: Options) -> tuple[Iterator[Record], Callable[[], tuple[str, ...]]]:
+def _records(options: WorkloadOptions) -> tuple[Iterator[Record], Callable[[], tuple[str, ...]]]:
     """Rows of the file, and what was left out once they are read."""
     left_out = LeftOut()
     return records_of(_file(options), left_out), lambda: tuple(left_out.lines())
 
 
-def _some(rows: Sequence[T], options: Options) -> Sequence[T]:
+def _some(rows: Sequence[T], options: WorkloadOptions) -> Sequence[T]:
     if not rows:
         raise LogFormatError(f"{options.file}: no row; expected at least one request")
     return rows

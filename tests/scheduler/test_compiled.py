@@ -4,7 +4,7 @@ import pytest
 
 from chunkfit.scheduler import compiled
 from chunkfit.scheduler.cost.look_up import bound_ticks
-from chunkfit.scheduler.policies.decide import decide
+from chunkfit.scheduler.policies.registry import decide
 
 pytestmark = pytest.mark.skipif(not compiled.COMPILES, reason="nothing is compiled here")
 

@@ -57,12 +57,12 @@ def test_same_is_the_source_without_what_is_done_to_it():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("sloweave:noise=3%", "say them in --truth"),
+        ("sloweave:noise=3%", "give them in --truth"),
         ("sloweave:surface=bound", "one surface"),
         ("sloweave:factor=0.9", "such as 0.9x"),
         ("sloweave:factor=0x", "such as 0.9x"),
         ("sloweave:size=3", "'size' is unknown; expected surface, factor, noise, residuals"),
-        (f"{TABLE}:surface=lower", "expected bound or expected"),
+        (f"{TABLE}:surface=lower", "surface 'lower': expected one of bound, expected"),
         ("slowave", "neither a formula nor a file; expected sloweave, curved or the path of a table"),
         ("same", "neither a formula nor a file"),
     ],
@@ -86,12 +86,12 @@ def test_recorded_residuals_are_drawn(tmp_path):
     assert truth.name.startswith("sloweave:residuals=iterations.csv@")
     assert (truth.factors(3) == residual_factors(3, [1.1, 0.9])).all()
     for text, message in (
-        (f"same:residuals={file},noise=3%", "say the same thing"),
+        (f"same:residuals={file},noise=3%", "both set the iterations.* factors"),
         (f"same:residuals={tmp_path}/no.csv", "cannot be read"),
     ):
         with pytest.raises(UsageError, match=message):
             true_cost(text, "sloweave")
-    with pytest.raises(UsageError, match="say them in --truth"):
+    with pytest.raises(UsageError, match="give them in --truth"):
         policy_cost(f"sloweave:residuals={file}")
     file.write_text("engine_ms,expected_ms\n5,nan\n")
     with pytest.raises(LogFormatError, match="no row says expected_ms"):

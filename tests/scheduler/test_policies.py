@@ -6,7 +6,7 @@ from support.serving import chunks_of, state_of
 from chunkfit.files.errors import UsageError
 from chunkfit.scheduler.cost import SLOWEAVE
 from chunkfit.scheduler.policies import FAMILIES, policy
-from chunkfit.scheduler.policies.decide import decide
+from chunkfit.scheduler.policies.registry import decide
 from chunkfit.scheduler.serving_state import Limits
 
 COST = SLOWEAVE.cost()
@@ -58,20 +58,20 @@ def test_texts_carry_their_units():
         ("fast", {}, "policy 'fast' is unknown; expected one of full, fixed-N"),
         ("full-3", {}, "unknown"),
         ("fixed-", {}, "unknown"),
-        ("fixed-0", {}, "chunk_tokens is 0"),
+        ("fixed-0", {}, "policy fixed: chunk_tokens 0: expected a whole number from 1"),
         ("fixed-12x", {}, "unknown"),
-        ("full", {"align": 2}, "no option 'align'; it has prefills"),
-        ("sloweave", {"prefills": 0}, "prefills is 0"),
-        ("sloweave", {"prefills": True}, "prefills is True"),
-        ("sloweave", {"admission": 1}, "admission is 1"),
+        ("full", {"align": 2}, "policy full: option 'align' is unknown; expected prefills"),
+        ("sloweave", {"prefills": 0}, "prefills 0: expected a whole number from 1"),
+        ("sloweave", {"prefills": True}, "prefills True: expected a whole number from 1"),
+        ("sloweave", {"admission": 1}, "admission 1: expected yes or no"),
         ("sloweave:aging=20", {}, "aging '20': expected a number with its unit"),
-        ("sloweave:admission=true", {}, "admission 'true'; expected a text like admission=no"),
+        ("sloweave:admission=true", {}, "admission 'true': expected yes or no"),
         ("sloweave:prefills", {}, "policy 'sloweave:prefills'.*expected option=value, as in sloweave"),
-        ("sloweave:speed=3", {}, "no option 'speed'"),
+        ("sloweave:speed=3", {}, "option 'speed' is unknown; expected deadline, chunk_tokens"),
         ("sloweave", {"deadline": "soon"}, "expected one of per_token, schedule"),
         ("sloweave", {"margin": (0.1,)}, "expected 4 shares"),
         ("sloweave", {"margin": (0.1, 0.1, 0.1, -0.1)}, "expected 4 shares"),
-        ("slidingserve", {"urgency": float("nan")}, "urgency is nan"),
+        ("slidingserve", {"urgency": float("nan")}, "urgency nan: expected a number from 0"),
         ("qoserve", {"variant": "talk"}, "expected one of paper, code"),
     ],
 )

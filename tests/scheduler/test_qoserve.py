@@ -5,8 +5,8 @@ from support.serving import TICK, chunks_of, state_of, workload
 
 from chunkfit.scheduler.cost import Formula
 from chunkfit.scheduler.policies import policy
-from chunkfit.scheduler.policies.decide import decide, observe
 from chunkfit.scheduler.policies.qoserve import grid_entry
+from chunkfit.scheduler.policies.registry import decide, observe
 from chunkfit.scheduler.serving_state import QUEUE, Limits
 from chunkfit.scheduler.simulate import simulate
 

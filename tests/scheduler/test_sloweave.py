@@ -10,7 +10,7 @@ from support.serving import STEEP, chunks_of, random_limits, random_workload, st
 from chunkfit.scheduler.cost import CURVED, OUTSIDE, SLOWEAVE, Formula, bound_ticks, from_table
 from chunkfit.scheduler.dtypes import Status
 from chunkfit.scheduler.policies import policy
-from chunkfit.scheduler.policies.decide import accepts, decide
+from chunkfit.scheduler.policies.registry import accepts, decide
 from chunkfit.scheduler.serving_state import Limits, mean_context
 from chunkfit.scheduler.simulate import simulate
 

@@ -5,7 +5,7 @@ import numpy as np
 from chunkfit.scheduler.cost import Formula
 from chunkfit.scheduler.dtypes import WORKLOAD, Status
 from chunkfit.scheduler.iteration import survey
-from chunkfit.scheduler.policies.decide import place
+from chunkfit.scheduler.policies.registry import place
 from chunkfit.scheduler.serving_state import (
     CHOSEN,
     DECODES,

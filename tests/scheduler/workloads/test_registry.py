@@ -108,7 +108,7 @@ def test_output_estimates():
         ("chats", "workload 'chats' is unknown; expected one of: chat, "),
         ("mixed:rate", "'rate'; expected option=value, as in mixed:rate=85"),
         ("mixed:", "''; expected option=value"),
-        ("mixed:rate=85,rate=90", "rate is said twice"),
+        ("mixed:rate=85,rate=90", "rate is given twice; expected once"),
         ("mixed:rat=85", "option 'rat' is unknown; .* did you mean rate?"),
         ("mixed:rate=0", "rate '0': expected a number above 0"),
         ("mixed:rate=nan", "rate 'nan': expected a number above 0"),
