@@ -1,7 +1,7 @@
 """One grammar for `name:option=value,option=value`, and types of values with their units: 25ms, 85/s, 1.5x, 5%.
 
-A policy, a workload or a cost is a frozen model of its options (`Options`): `read_options` makes it of texts and
-`Options.texts` writes them again. Lists are written `40ms/80ms`. `-` and `_` are alike in names and choices.
+A policy, a workload or a cost is a frozen model of its options (`OptionsModel`): `read_options` makes it of texts and
+`OptionsModel.texts` writes them again. Lists are written `40ms/80ms`. `-` and `_` are alike in names and choices.
 """
 
 from __future__ import annotations
@@ -181,8 +181,8 @@ def option_name(field: str) -> str:
     return field
 
 
-class Options(BaseModel):
-    """Options as a frozen model: fields annotated with a Unit. Fields are given by field or by option name."""
+class OptionsModel(BaseModel):
+    """OptionsModel as a frozen model: fields annotated with a Unit. Fields are given by field or by option name."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", alias_generator=option_name, validate_by_name=True, validate_by_alias=True
@@ -197,10 +197,10 @@ class Options(BaseModel):
         return [field.alias or name for name, field in cls.model_fields.items()]
 
 
-SomeOptions = TypeVar("SomeOptions", bound=Options)
+Model = TypeVar("Model", bound=OptionsModel)
 
 
-def read_options(model: type[SomeOptions], given: Mapping[str, Any], where: str) -> SomeOptions:
+def read_options(model: type[Model], given: Mapping[str, Any], where: str) -> Model:
     """The model of texts or values by option or field name. Raises UsageError that begins with `where`."""
     names = model.option_names()
     for option in given:

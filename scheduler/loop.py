@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ..tables.lookup import TICKS_PER_MS
 from .compiled import compiled
-from .cost.factors import FACTOR_BITS
+from .cost.iteration_factors import FACTOR_BITS
 from .cost.look_up import bound_ticks
 from .cost.record import OUTSIDE, Cost
 from .dtypes import Status

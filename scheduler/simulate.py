@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ..files.errors import OutOfDomainError, UsageError
 from ..tables.lookup import TICKS_PER_MS
 from .cost import EXACT, Cost
-from .cost.factors import Factors
+from .cost.iteration_factors import Factors
 from .dtypes import ITERATION, RESULT
 from .heaps import heap_starts
 from .iteration import World, sum_up_unfinished

@@ -12,7 +12,7 @@ from vllm.logger import init_logger
 from vllm.v1.core.sched.request_queue import create_request_queue
 
 from ...scheduler.compiled import slower_note
-from ...scheduler.policies.options import PRIORITIES
+from ...scheduler.policies.policy_options import PRIORITIES
 from ...scheduler.serving_state import NEVER, NO_TARGET
 from ...tables.lookup import TICKS_PER_MS
 from .counters import Counters

@@ -1,8 +1,8 @@
 """What an iteration costs, in the form that compiled code reads: a table's surfaces, or a formula."""
 
-from .factors import EXACT, noise_factors, residual_factors
 from .flat_table import from_table
 from .formula import CURVED, SLOWEAVE, Formula
+from .iteration_factors import EXACT, noise_factors, residual_factors
 from .look_up import bound_ticks, largest_chunk
 from .record import OUTSIDE, Cost, scaled
 

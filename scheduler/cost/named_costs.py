@@ -16,11 +16,11 @@ from pydantic import Field
 from ...files.errors import LogFormatError, UsageError
 from ...files.record import LeftOut
 from ...files.record_files import records_of
-from ...files.specs import Options, Share, Text, choice, factor, join, read_options, split_options
+from ...files.specs import OptionsModel, Share, Text, choice, factor, join, read_options, split_options
 from ...tables.cost_table import CostTable
-from .factors import EXACT, Factors, noise_factors, residual_factors
 from .flat_table import from_table
 from .formula import CURVED, SLOWEAVE, Formula
+from .iteration_factors import EXACT, Factors, noise_factors, residual_factors
 from .record import Cost, scaled
 
 FORMULAS: dict[str, Formula] = {"sloweave": SLOWEAVE, "curved": CURVED}
@@ -29,7 +29,7 @@ SurfaceName = Annotated[Literal["bound", "expected"], choice("bound", "expected"
 CostFactor = Annotated[float, factor(most=100)]
 
 
-class CostOptions(Options):
+class CostOptions(OptionsModel):
     surface: SurfaceName | None = Field(None, description="of a table")
     factor: CostFactor = Field(1.0, description="on every answer")
     noise: Share = Field(0.0, description="spread of an iteration's time around the cost")

@@ -15,8 +15,8 @@ from ..compiled import compiled
 from ..cost.look_up import bound_ticks
 from ..cost.record import OUTSIDE, Cost
 from ..serving_state import DECODES, QUEUE, State, join_queue, leave_queue, mean_context, next_deadline
-from .options import Deadline, Milliseconds, PerSecond, PolicyOptions, Tokens, Variant, Weight
 from .order import allocate, ordered_tokens, put_in_order, time_of
+from .policy_options import Deadline, Milliseconds, PerSecond, PolicyOptions, Tokens, Variant, Weight
 
 # The published grid of token budgets: 128, 256 to 2048 in steps of 256, 2552.
 SMALLEST, STEP, LARGEST, ENTRIES = 128, 256, 2552, 10

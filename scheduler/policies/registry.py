@@ -18,7 +18,7 @@ from ...tables.lookup import WEIGHT_ONE
 from ..compiled import compiled
 from ..cost.record import NO_LIMIT, Cost
 from ..serving_state import State
-from .options import PolicyOptions
+from .policy_options import PolicyOptions
 from .qoserve import QoServeOptions, priority, qoserve
 from .slidingserve import SlidingServeOptions, slidingserve
 from .sloweave import SLOWeaveOptions, admits, sloweave

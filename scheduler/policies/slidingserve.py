@@ -14,8 +14,8 @@ from ..cost.look_up import bound_ticks
 from ..cost.record import OUTSIDE, Cost
 from ..serving_state import CUMULATIVE_TOKENS, DECODES, ORDER, QUEUE, State, give, mean_context, next_deadline
 from .batch_constructor import CANDIDATES, construct, first_slack
-from .options import Deadline, Flag, Late, PolicyOptions, Tokens, Weight
 from .order import PLACE_BITS, allocate, ordered_tokens, put_in_order, time_of, tokens_within
+from .policy_options import Deadline, Flag, Late, PolicyOptions, Tokens, Weight
 
 TERNARY_WIDTH = 30
 ROUNDING = 8  # ticks, 0.0005 ms: two look-ups of equal times may differ by so much, and that is a tie

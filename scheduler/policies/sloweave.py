@@ -13,7 +13,7 @@ from ..compiled import compiled
 from ..cost.look_up import bound_ticks, largest_chunk
 from ..cost.record import OUTSIDE, Cost
 from ..serving_state import DECODES, QUEUE, State, give, mean_context, next_deadline, room
-from .options import PRIORITIES, Deadline, Flag, Margins, Milliseconds, PolicyOptions, Tokens
+from .policy_options import PRIORITIES, Deadline, Flag, Margins, Milliseconds, PolicyOptions, Tokens
 
 EXCEPTION_PERIOD = 8  # iterations from one exception to the next, at least
 

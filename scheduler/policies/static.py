@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from ..compiled import compiled
 from ..serving_state import QUEUE, State, give, room
-from .options import PolicyOptions, Tokens
+from .policy_options import PolicyOptions, Tokens
 
 
 class FullOptions(PolicyOptions):

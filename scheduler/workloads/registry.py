@@ -9,12 +9,12 @@ import numpy as np
 
 from ...files.errors import UsageError
 from ...files.specs import join, split
-from . import lengths
-from .arrival_processes import PROCESSES, Floats, Shape
-from .options import TRACE_ARRIVALS, WorkloadOptions, resolve
+from . import laws
+from .laws import PROCESSES, Floats, Shape
 from .request_targets import Uncontended, set_targets
-from .traces import Source, azure, drawn_lengths, laws, mooncake, own
+from .traces import Source, azure, drawn_lengths, mix, mooncake, own
 from .workload import Requests, Stream, Workload, stream
+from .workload_options import TRACE_ARRIVALS, WorkloadOptions, resolve
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,25 +36,25 @@ _BOTH = {"requests": "1000", "rate": "1.5", "slowdown": "5x/10x", "tpot": "40ms/
 _TRACE = {"arrivals": TRACE_ARRIVALS}
 
 KINDS: dict[str, Kind] = {
-    "chat": Kind("SLOWeave's short prompts", laws(lengths.CHAT), {**_SLOWEAVE, "rate": "85"}),
+    "chat": Kind("SLOWeave's short prompts", mix(laws.CHAT), {**_SLOWEAVE, "rate": "85"}),
     "mixed": Kind(
         "SLOWeave's mix of short and long prompts",
-        laws(lengths.MIXED),
+        mix(laws.MIXED),
         {**_SLOWEAVE, "rate": "85", "max_prompt": "8192"},
     ),
     "long": Kind(
-        "SLOWeave's long prompts", laws(lengths.LONG), {**_SLOWEAVE, "rate": "42", "requests": "460", "ttft": "3.5s"}
+        "SLOWeave's long prompts", mix(laws.LONG), {**_SLOWEAVE, "rate": "42", "requests": "460", "ttft": "3.5s"}
     ),
     "bursty": Kind(
         "SLOWeave's mix in bursts",
-        laws(lengths.MIXED),
+        mix(laws.MIXED),
         {**_SLOWEAVE, "rate": "55", "max_prompt": "8192", "arrivals": "on-off"},
     ),
-    "sharegpt": Kind("SlidingServe's dialogue lengths", laws(lengths.SHAREGPT), _DIALOGUE),
-    "arxiv-v1": Kind("SlidingServe's summaries of shorter papers", laws(lengths.ARXIV_V1), _SUMMARY),
-    "arxiv-v2": Kind("SlidingServe's summaries of longer papers", laws(lengths.ARXIV_V2), _SUMMARY),
-    "mixed-v1": Kind("SlidingServe's dialogue and summaries, 3:1", laws(lengths.MIXED_V1), _BOTH),
-    "mixed-v2": Kind("SlidingServe's dialogue and longer summaries, 5:1", laws(lengths.MIXED_V2), _BOTH),
+    "sharegpt": Kind("SlidingServe's dialogue lengths", mix(laws.SHAREGPT), _DIALOGUE),
+    "arxiv-v1": Kind("SlidingServe's summaries of shorter papers", mix(laws.ARXIV_V1), _SUMMARY),
+    "arxiv-v2": Kind("SlidingServe's summaries of longer papers", mix(laws.ARXIV_V2), _SUMMARY),
+    "mixed-v1": Kind("SlidingServe's dialogue and summaries, 3:1", mix(laws.MIXED_V1), _BOTH),
+    "mixed-v2": Kind("SlidingServe's dialogue and longer summaries, 5:1", mix(laws.MIXED_V2), _BOTH),
     "azure": Kind("an Azure LLM inference trace (CSV)", azure, _TRACE, ("file",)),
     "mooncake": Kind(
         "a Mooncake trace (JSON lines) over a prefix cache", mooncake, {**_TRACE, "cache": "500000"}, ("file", "cache")
@@ -128,7 +128,7 @@ def _arrivals(requests: Requests, options: WorkloadOptions, seed: int) -> Floats
     """Drawn from a process, or the trace's own, moved to start at 0 and stretched to the mean rate asked for."""
     if options.arrivals != TRACE_ARRIVALS:
         if options.rate is None:
-            raise UsageError("workload: rate is not said; expected mean requests a second, such as rate=10")
+            raise UsageError("workload: rate is not given; expected mean requests a second, such as rate=10")
         shape = Shape(options.cv, options.period_ms, options.on_ms, options.peak)
         return PROCESSES[options.arrivals][0](stream(seed, Stream.ARRIVAL), len(requests), options.rate, shape)
     own_ms: Floats = requests["arrival_ms"]

@@ -1,4 +1,4 @@
-"""Targets, classes, priorities and output estimates, where a workload's rows do not say them."""
+"""Targets, classes, priorities and output estimates, where the rows of a workload lack them."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from ...files.errors import UsageError
 from ..dtypes import UNKNOWN_OUTPUT
-from .options import WorkloadOptions
 from .workload import Requests, Stream, stream
+from .workload_options import WorkloadOptions
 
 Floats = NDArray[np.float64]
 # Time to first token of each request alone on the device, in ms.
@@ -20,7 +20,7 @@ Uncontended = Callable[[Requests], Floats]
 def set_targets(requests: Requests, options: WorkloadOptions, seed: int, uncontended: Uncontended | None) -> None:
     """Fill what is nan or unknown, in place; the batch class gets a target for its last token alone.
 
-    Raises UsageError where an option that is needed is not said.
+    Raises UsageError where a needed option is missing.
     """
     _set_class(requests, options, seed)
     batch = requests["batch_class"] == 1
@@ -39,7 +39,7 @@ def _fill(
 ) -> None:
     if missing.any():
         if values is None:
-            raise UsageError(f"workload: {name.removesuffix('_ms')} is not said for every request; expected {say}")
+            raise UsageError(f"workload: {name.removesuffix('_ms')} is not given for every request; expected {say}")
         requests[name][missing] = _by_application(requests, values, name.removesuffix("_ms"))[missing]
 
 

@@ -12,7 +12,7 @@ from chunkfit.files.specs import (
     Count,
     Duration,
     Factor,
-    Options,
+    OptionsModel,
     Share,
     Text,
     choice,
@@ -24,7 +24,7 @@ from chunkfit.files.specs import (
 )
 
 
-class Sample(Options):
+class Sample(OptionsModel):
     wait_ms: Duration = 500.0
     speed_per_s: Annotated[float, rate("/s")] = 10.0
     scale: Factor = 1.0

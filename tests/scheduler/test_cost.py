@@ -19,7 +19,7 @@ from chunkfit.scheduler.cost import (
     residual_factors,
     scaled,
 )
-from chunkfit.scheduler.cost.factors import FACTOR_ONE
+from chunkfit.scheduler.cost.iteration_factors import FACTOR_ONE
 from chunkfit.tables import Batch, OutOfDomainError
 from chunkfit.tables.adjusted_table import AdjustedTable
 from chunkfit.tables.fixed_point import budget_ticks

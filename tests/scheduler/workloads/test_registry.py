@@ -127,10 +127,10 @@ def test_output_estimates():
         ("mixed:arrivals=gamma,peak=2x", "peak has no meaning for arrivals=gamma"),
         ("mixed:arrivals=steady", "arrivals 'steady': expected one of poisson, gamma, on-off, square, trace"),
         ("mixed:arrivals=trace", "no arrivals of its own; expected a process and a rate"),
-        ("mixed:batch_share=10%", "ttlt is not said for every request; expected ttlt=600s"),
+        ("mixed:batch_share=10%", "ttlt is not given for every request; expected ttlt=600s"),
         ("mixed:priorities=70%/20%", "priorities sum to 90%; expected 100%"),
         ("mixed-v1:tpot=1ms/2ms/3ms,ttft=1s/2s/3s,estimate=maybe", "estimate 'maybe': expected one of none, true"),
-        ("azure:ttft=1s,tpot=25ms", "file is not said"),
+        ("azure:ttft=1s,tpot=25ms", "file is not given"),
         ("azure:file=/nowhere.csv,ttft=1s,tpot=25ms", "/nowhere.csv: cannot be read"),
     ],
 )

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
-from ...files.specs import SHARE, SWITCH, Options, Unit, choice, duration, number, rate, short, whole
+from ...files.specs import SHARE, SWITCH, OptionsModel, Unit, choice, duration, number, rate, short, whole
 from ...tables.lookup import TICKS_PER_MS, WEIGHT_ONE
 
 PRIORITIES = 4  # levels with a margin of their own; the last serves all lower ones
@@ -46,7 +46,7 @@ Late = Annotated[str, choice(*_LATE), Stored("i8", _LATE.index)]
 Variant = Annotated[str, choice(*_VARIANTS), Stored("i8", _VARIANTS.index)]
 
 
-class PolicyOptions(Options):
+class PolicyOptions(OptionsModel):
     """number: the option that a number behind the policy's name sets, as in `fixed-256`."""
 
     number: ClassVar[str | None] = None

@@ -13,7 +13,7 @@ from ...files.specs import (
     Count,
     Duration,
     Factor,
-    Options,
+    OptionsModel,
     Positive,
     Text,
     choice,
@@ -23,7 +23,7 @@ from ...files.specs import (
     read_options,
     whole,
 )
-from .arrival_processes import PROCESSES
+from .laws import PROCESSES
 
 TRACE_ARRIVALS = "trace"  # the file's own
 OF_ARRIVALS = ("cv", "period", "on", "peak")
@@ -36,7 +36,7 @@ Arrivals = Annotated[str, choice(*PROCESSES, TRACE_ARRIVALS)]
 Estimate = Annotated[str, choice("none", "true", "application")]
 
 
-class WorkloadOptions(Options):
+class WorkloadOptions(OptionsModel):
     """None: not given. Tuples hold one value for all requests or one for each application."""
 
     file: Text | None = Field(None, description="the trace or the lengths (.csv, .jsonl, .parquet; .gz too)")
