@@ -39,7 +39,7 @@ def heap_starts(output_tokens: NDArray[np.int32]) -> NDArray[np.int64]:
 
 @compiled
 def keep_gap(heap: NDArray[np.int64], gap: int) -> int:
-    """Puts a gap among the largest, in place of the smallest of them; returns the smallest then kept."""
+    """Puts a gap among the largest in place of the smallest of them. Returns the smallest that is kept."""
     if gap <= heap[0]:
         return int(heap[0])
     sink(heap, len(heap), 0, gap)
@@ -48,6 +48,6 @@ def keep_gap(heap: NDArray[np.int64], gap: int) -> int:
 
 @compiled
 def p99_gap(heap: NDArray[np.int64], gaps: int) -> int:
-    """Of the `gaps` that were kept, at least 1; sorts the heap."""
+    """The 99th percentile of `gaps` gaps, 1 or more. Sorts the heap."""
     heap.sort()
     return int(heap[len(heap) - (gaps // 100 + 1)])

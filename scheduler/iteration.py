@@ -1,4 +1,4 @@
-"""What one iteration changes: pages for the next tokens, preemption, computed chunks, tokens, finished requests."""
+"""The effects of one iteration: pages for the next tokens, preemption, computed chunks, tokens, finished requests."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ FINISHED = int(Status.FINISHED)
 
 
 class World(NamedTuple):
-    """What the scheduler does not see. heaps: the largest gaps of each request, from starts[i] to starts[i + 1]."""
+    """The part of a run that the scheduler does not see. heaps: the largest gaps of request i, from starts[i] to
+    starts[i + 1]."""
 
     workload: NDArray[Any]
     results: NDArray[Any]
@@ -44,7 +45,7 @@ class World(NamedTuple):
 
 @compiled
 def survey(state: State) -> None:
-    """The decodes' totals for the next iteration, and pages for their next tokens while there are any."""
+    """Sums up the decodes for the next iteration, and takes pages for their next tokens while there are free ones."""
     s = state.scalars[0]
     requests = state.requests
     decodes = state.slots[DECODES]
@@ -72,7 +73,7 @@ def survey(state: State) -> None:
 def make_pages(state: State) -> None:
     """Preempts the latest arrived decode until every other one has a page for its next token.
 
-    A single request always has its pages, since none that is longer than the capacity is taken.
+    A single request always has its pages, since a request longer than the capacity is refused.
     """
     s = state.scalars[0]
     while s["pages_short"]:
@@ -93,7 +94,7 @@ def latest(state: State) -> int:
 
 @compiled
 def preempt(state: State, slot: int) -> None:
-    """A decode loses its pages and waits again; its tokens so far are computed again with its prompt."""
+    """A decode loses its pages and waits again. Its tokens so far are computed again with its prompt."""
     request = state.requests[slot]
     leave_decodes(state, slot)
     release(state, slot)
@@ -113,7 +114,7 @@ def leave_decodes(state: State, slot: int) -> None:
 
 @compiled
 def compute_chunks(state: State) -> None:
-    """The chosen chunks are in the KV cache; prefills that are whole leave the queue, others find their new place."""
+    """The chosen chunks are in the KV cache. Complete prefills leave the queue, others move to their new place."""
     s = state.scalars[0]
     for i in range(s["chosen"]):
         slot = state.slots[CHOSEN, i]
@@ -132,14 +133,14 @@ def compute_chunks(state: State) -> None:
 
 @compiled
 def retire(state: State, slot: int) -> None:
-    """A request that is done gives back pages and slot."""
+    """Frees pages and slot of a finished request."""
     release(state, slot)
     free_slot(state, slot)
 
 
 @compiled
 def give_tokens(world: World, state: State) -> None:
-    """One token to every decode and to every prefill that is whole now; who has all of its tokens leaves."""
+    """One token for every decode and every prefill that is now complete. Requests with all tokens leave."""
     s = state.scalars[0]
     requests = state.requests
     decodes = state.slots[DECODES]
@@ -186,7 +187,7 @@ def give_tokens(world: World, state: State) -> None:
 
 @compiled
 def count_token(request: Any, now: int) -> None:
-    """The token that an iteration ends with, against the schedule of the request as it came."""
+    """Counts the token of this iteration, and whether it misses the request's original schedule."""
     if now > request["first_deadline"] + request["generated"] * request["tpot"]:
         request["schedule_misses"] += 1
     request["last_token"] = now
@@ -195,7 +196,7 @@ def count_token(request: Any, now: int) -> None:
 
 @compiled
 def leave(world: World, state: State, slot: int) -> None:
-    """A request that has all of its tokens."""
+    """Finishes a request that has all of its tokens."""
     result = world.results[state.requests[slot]["row"]]
     result["status"] = FINISHED
     result["finish_ms"] = state.scalars[0]["now"] / TICKS_PER_MS
@@ -205,7 +206,7 @@ def leave(world: World, state: State, slot: int) -> None:
 
 @compiled
 def sum_up(world: World, state: State, slot: int) -> None:
-    """Writes tokens and gaps of a request that leaves."""
+    """Writes tokens and gaps of a request to its result."""
     request = state.requests[slot]
     row = request["row"]
     result = world.results[row]
@@ -222,7 +223,7 @@ def sum_up(world: World, state: State, slot: int) -> None:
 
 @compiled
 def sum_up_unfinished(world: World, state: State) -> None:
-    """The same for those who are still in flight."""
+    """`sum_up` of the requests that are still in flight."""
     s = state.scalars[0]
     for i in range(s["queued"]):
         sum_up(world, state, state.slots[QUEUE, i])

@@ -36,7 +36,7 @@ HALF_FACTOR = 1 << (FACTOR_BITS - 1)
 
 @compiled
 def next_arrival(workload: NDArray[Any], arrived: NDArray[np.int64]) -> int:
-    """Ticks at which the next request is there."""
+    """Ticks at which the next request arrives."""
     arrival_ms: float = workload[arrived[0]]["arrival_ms"]
     return math.ceil(arrival_ms * TICKS_PER_MS)
 
@@ -45,8 +45,8 @@ def next_arrival(workload: NDArray[Any], arrived: NDArray[np.int64]) -> int:
 def arrive(
     workload: NDArray[Any], results: NDArray[Any], arrived: NDArray[np.int64], state: State, belief: Cost
 ) -> None:
-    """Everyone who is there by now joins the queue or is refused: by the policy, as longer than the engine holds, or
-    because no output is wanted."""
+    """Requests that have arrived join the queue or are refused: by the policy, as too long for the engine, or without
+    output."""
     s = state.scalars[0]
     while arrived[0] < len(workload) and next_arrival(workload, arrived) <= s["now"]:
         row = arrived[0]
@@ -69,7 +69,7 @@ def arrive(
 
 @compiled
 def fill_record(state: State, slot: int, row: int, given: Any) -> None:
-    """A request of WORKLOAD as the state holds it; targets that are nan are none."""
+    """Writes a request of WORKLOAD into its slot; a target of nan is no target."""
     request = state.requests[slot]
     arrival = math.ceil(given["arrival_ms"] * TICKS_PER_MS)
     request["row"] = row
@@ -97,7 +97,7 @@ def fill_record(state: State, slot: int, row: int, given: Any) -> None:
 
 @compiled
 def target_ticks(target_ms: float, none: int) -> int:
-    """Whole ticks within a target: a time keeps the one if and only if it keeps the other."""
+    """Whole ticks within a target: a time of whole ticks meets both or neither."""
     if not target_ms * TICKS_PER_MS < none:
         return none
     return math.floor(target_ms * TICKS_PER_MS)
@@ -105,7 +105,7 @@ def target_ticks(target_ms: float, none: int) -> int:
 
 @compiled
 def run_iterations(world: World, state: State, belief: Cost, truth: Cost, log: NDArray[Any], most: int) -> int:
-    """Up to `most` iterations; `log` gets a row of each if it has any. Returns why it stopped."""
+    """Up to `most` iterations; `log` gets a row of each unless it is empty. Returns the reason of the stop."""
     s = state.scalars[0]
     for i in range(most):
         arrive(world.workload, world.results, world.arrived, state, belief)

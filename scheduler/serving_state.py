@@ -41,7 +41,7 @@ class State(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What the engine can hold and run at once, whatever the policy."""
+    """The engine's limits: what it holds and runs at once, for every policy."""
 
     max_running: int  # requests that hold KV pages: decodes and begun prefills
     pages: int
@@ -59,10 +59,10 @@ class Limits:
 
     @classmethod
     def within(cls, cost: Cost, max_running: int, kv_tokens: int | None = None) -> Limits:
-        """The widest that `cost` answers for; kv_tokens: less than its capacity.
+        """The widest limits within the cost's domain. kv_tokens: a smaller KV capacity.
 
-        The mean context is rounded up, so the batch may count a token more than it holds for each decode. A request
-        may decode alone, and may be computed in chunks that leave its last token to follow all others.
+        The mean context is rounded up, so a batch may count one more token for each decode than it holds. A request may
+        decode alone, and its last prompt token may be a chunk after all others.
         """
         header = cost.header[0]
         kv_tokens = min(kv_tokens or NO_LIMIT, int(header["kv_tokens"]) - max_running)
@@ -78,7 +78,7 @@ class Limits:
 
 
 def empty_state(capacity: int, parameters: NDArray[Any], limits: Limits) -> State:
-    """Nothing in flight at time 0. capacity: requests in flight at most; what is not touched costs no memory."""
+    """The state at time 0. capacity: most requests in flight; untouched memory costs nothing."""
     scalars = np.zeros(1, SCALARS)
     for field in fields(limits):
         scalars[field.name] = getattr(limits, field.name)
@@ -95,7 +95,7 @@ def empty_state(capacity: int, parameters: NDArray[Any], limits: Limits) -> Stat
 
 @compiled
 def new_slot(state: State) -> int:
-    """A free slot, used ones first; its record is whatever the last request left."""
+    """A free slot, used ones first. Its record is that of the last request."""
     s = state.scalars[0]
     if s["freed"]:
         s["freed"] -= 1
@@ -141,7 +141,7 @@ def leave_queue(state: State, slot: int) -> None:
 
 @compiled
 def take_out(state: State, row: int, count: int, slot: int) -> None:
-    """Out of the first `count` of a row of slots; those behind it move up."""
+    """Removes a slot from the first `count` of a row; the slots behind it move up."""
     at = 0
     while state.slots[row, at] != slot:
         at += 1
@@ -157,7 +157,7 @@ def pages_for(state: State, tokens: int) -> int:
 
 @compiled
 def release(state: State, slot: int) -> None:
-    """The pages of a request are free again."""
+    """Frees the pages of a request."""
     s = state.scalars[0]
     s["pages_used"] -= state.requests[slot]["pages"]
     s["running"] -= 1
@@ -173,9 +173,9 @@ def free_slot(state: State, slot: int) -> None:
 
 @compiled
 def room(state: State, slot: int) -> int:
-    """Prompt tokens that a queued request may get in this iteration, whatever they cost; 0 if it cannot begin.
+    """Prompt tokens that a queued request may get in this iteration, whatever their cost; 0 if it cannot begin.
 
-    A prompt's pages are taken at its first chunk (Sarathi-Serve), so a prefill that began can always end.
+    A request takes the pages of its prompt at its first chunk (Sarathi-Serve), so a begun prefill can always end.
     """
     s = state.scalars[0]
     request = state.requests[slot]
@@ -191,7 +191,7 @@ def room(state: State, slot: int) -> int:
 
 @compiled
 def give(state: State, slot: int, tokens: int) -> None:
-    """`tokens` prompt tokens for a queued request in this iteration, at most its `room`."""
+    """Gives a queued request `tokens` prompt tokens in this iteration, at most its `room`."""
     s = state.scalars[0]
     request = state.requests[slot]
     if not request["pages"]:

@@ -1,4 +1,4 @@
-"""One source for each policy, plain functions over the state; `policy(name)` finds them."""
+"""Scheduling policies: plain functions over the state, one file for each policy. `policy(text)` makes one."""
 
 from .registry import FAMILIES, Policy, policy
 

@@ -1,8 +1,8 @@
-"""SlidingServe's batch constructor (Algorithm 2): which prefills to complete when some would miss their TTFT.
+"""SlidingServe's batch constructor (Algorithm 2): the prefills to complete when some would miss their TTFT.
 
-For each request at risk as anchor: the set within its slack, anchor included, that is worth most by a 0/1 knapsack.
-The first CANDIDATES of the sorted line are looked at, a bit of a whole number each; with every combination of
-weight and value that no other beats kept in a list, the knapsack is exact. Ties go to the earlier in line.
+Each request at risk is an anchor; a 0/1 knapsack finds the most valuable set within its slack that holds the anchor.
+The first CANDIDATES of the order take part, and a set is a whole number with a bit for each. The knapsack keeps all
+non-dominated pairs of weight and value, so it is exact. Ties go to the earlier request.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ def first_slack(request: Any, now: int) -> int:
 
 @compiled
 def construct(state: State, cost: Cost, most: int, within: int, current: int) -> int:
-    """Bits of the places in line whose prefills are completed in this iteration; 0: nobody is at risk, or no set helps.
+    """Bits of the places whose prefills this iteration completes; 0: no request is at risk, or no set helps.
 
-    most: prompt tokens that the budget B allows; within: those that T_cur, `current` ticks, allows. The printed
-    capacity of an anchor forgets `within`. A set whose own prefixes make it too slow is no set.
+    most: prompt tokens within the budget B. within: prompt tokens within T_cur, `current` ticks; the printed capacity
+    of an anchor ignores it. A set that its prefixes make too slow is dropped.
     """
     s = state.scalars[0]
     count = min(s["ordered"], CANDIDATES)
@@ -91,8 +91,8 @@ def best_set(slack, rest, anchor: int, capacity: int, weights, values, sets) -> 
     """(bits of the anchor's best set, its value) among requests with no less slack, within `capacity` tokens.
 
     Value of request j: 1 / (s_j / sum s + r_j / sum r) over all of them (Eq. 18). slack, rest: int64 (requests,).
-    weights, values, sets: scratch (2, capacity + 1 or more), of the sets so far those that no other beats, by rising
-    weight and so by rising value, and of those with one request more.
+    weights, values, sets: scratch (2, capacity + 1 or more), the non-dominated sets so far and those after the next
+    request, by rising weight and therefore by rising value.
     """
     all_slack = 0.0
     all_rest = 0.0

@@ -30,10 +30,10 @@ PLACES = 1 << PLACE_BITS
 
 @compiled
 def put_in_order(state: State, sort: bool, tokens: int, most: int) -> None:
-    """Makes the ORDER: at least `tokens` prompt tokens and `most` requests, if there are so many that can be served.
+    """Fills the row ORDER until it holds `tokens` prompt tokens and `most` requests, or no more fit together.
 
-    sort: by `state.keys`, which it destroys; else in queue order. Nobody overtakes a request that finds no pages,
-    but those who hold theirs. All who stand in the line can be served together.
+    sort: by `state.keys`, which this destroys; otherwise in queue order. Only requests that hold pages overtake a
+    request that finds no pages.
     """
     s = state.scalars[0]
     requests = state.requests
@@ -80,7 +80,7 @@ def put_in_order(state: State, sort: bool, tokens: int, most: int) -> None:
 
 @compiled
 def ordered_tokens(state: State, budget: int) -> int:
-    """Prompt tokens that the line can get in one iteration of at most `budget` tokens, the engine's limits kept."""
+    """The most prompt tokens of the order in one iteration of at most `budget` tokens, within the engine's limits."""
     s = state.scalars[0]
     if not s["ordered"]:
         return 0
@@ -90,7 +90,7 @@ def ordered_tokens(state: State, budget: int) -> int:
 
 @compiled
 def time_of(state: State, cost: Cost, tokens: int) -> int:
-    """Predicted ticks of the decodes and `tokens` prompt tokens of the line; NEVER outside of the cost's domain."""
+    """Predicted ticks of the decodes and `tokens` prompt tokens of the order; NEVER outside the cost's domain."""
     s = state.scalars[0]
     chunks = 0
     prefix = 0
@@ -112,7 +112,7 @@ def time_of(state: State, cost: Cost, tokens: int) -> int:
 
 @compiled
 def tokens_within(state: State, cost: Cost, ticks: int, most: int) -> int:
-    """Most prompt tokens, up to `most`, whose batch takes at most `ticks`; 0 also where the decodes alone take more."""
+    """The most prompt tokens, up to `most`, whose batch takes at most `ticks`; 0 where the decodes alone take more."""
     low = 0
     high = most
     if high and time_of(state, cost, high) <= ticks:
@@ -128,7 +128,7 @@ def tokens_within(state: State, cost: Cost, ticks: int, most: int) -> int:
 
 @compiled
 def allocate(state: State, tokens: int) -> None:
-    """Gives `tokens` prompt tokens along the line."""
+    """Allocates `tokens` prompt tokens in order."""
     given = 0
     for i in range(state.scalars[0]["ordered"]):
         if given >= tokens:

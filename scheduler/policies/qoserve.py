@@ -1,7 +1,7 @@
 """QoServe (ASPLOS 2026): priority by deadline and remaining work, a token budget from the slack, relegation.
 
-Deadlines are on a schedule, rebased where the first token is late; the batch class has one for its last token. Its
-published code counts each token's deadline one target later than its paper: the option `variant`.
+Deadlines follow a schedule, which starts again at a late first token; the batch class has a deadline for its last token
+alone. The published code counts each token's deadline one target later than the paper: option `variant`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .policy_options import Deadline, Milliseconds, PerSecond, PolicyOptions, To
 
 # The published grid of token budgets: 128, 256 to 2048 in steps of 256, 2552.
 SMALLEST, STEP, LARGEST, ENTRIES = 128, 256, 2552, 10
-RELEGATED = 1 << 60  # added to the key: behind everyone else
+RELEGATED = 1 << 60  # added to the key: behind all others
 
 
 class QoServeOptions(PolicyOptions):
@@ -35,7 +35,7 @@ class QoServeOptions(PolicyOptions):
 
 @compiled
 def qoserve(state: State, cost: Cost) -> int:
-    """Gives the chunks of this iteration. OUTSIDE where the table does not hold the decodes alone, else 0."""
+    """Allocates the chunks of this iteration. OUTSIDE where the cost's domain lacks the decodes alone, else 0."""
     s = state.scalars[0]
     n = s["decoding"]
     if bound_ticks(cost, n, mean_context(state), s["longest_context"], 0, 0, 0) == OUTSIDE:
@@ -70,7 +70,7 @@ def grid_entry(i: int) -> int:
 
 @compiled
 def chunk_within(state: State, cost: Cost, slack: int) -> int:
-    """Prompt tokens under the largest total of the grid whose time times 1.2 is within `slack`, else the smallest."""
+    """Prompt tokens of the largest total in the grid whose time times 1.2 is within `slack`, else of the smallest."""
     s = state.scalars[0]
     budget = state.parameters[0]["token_budget"]
     most = ordered_tokens(state, budget)
@@ -90,7 +90,7 @@ def chunk_within(state: State, cost: Cost, slack: int) -> int:
 
 @compiled
 def relegate(state: State) -> None:
-    """Puts behind everyone else, once, who can no longer be in time at the recent throughput and has not begun."""
+    """Puts requests that have not begun behind all others, once, if they will be late at the recent throughput."""
     s = state.scalars[0]
     i = 0
     for _ in range(s["queued"]):

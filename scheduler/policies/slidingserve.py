@@ -1,7 +1,7 @@
-"""SlidingServe (arXiv 2606.05933): sorter, sliding chunker and batch constructor, each of which can be left out.
+"""SlidingServe (arXiv 2606.05933): sorter, sliding chunker and batch constructor, each of them optional.
 
-Where the paper as printed does harm, what is done instead is said at its place; with all three left out it is
-`sarathi_edf` of the same budget.
+Corrections of the printed algorithms are documented at the functions. Without all three parts the policy is
+`sarathi-edf` of the same budget.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .order import PLACE_BITS, allocate, ordered_tokens, put_in_order, time_of, 
 from .policy_options import Deadline, Flag, Late, PolicyOptions, Tokens, Weight
 
 TERNARY_WIDTH = 30
-ROUNDING = 8  # ticks, 0.0005 ms: two look-ups of equal times may differ by so much, and that is a tie
+ROUNDING = 8  # ticks, 0.0005 ms: look-ups of equal times may differ by so much: that is a tie
 URGENT, NORMAL, HOPELESS = range(3)
 
 
@@ -36,7 +36,7 @@ class SlidingServeOptions(PolicyOptions):
 
 @compiled
 def slidingserve(state: State, cost: Cost) -> int:
-    """Gives the chunks of this iteration. OUTSIDE where the table does not hold the decodes alone, else 0."""
+    """Allocates the chunks of this iteration. OUTSIDE where the cost's domain lacks the decodes alone, else 0."""
     s = state.scalars[0]
     p = state.parameters[0]
     n = s["decoding"]
@@ -70,9 +70,9 @@ def slidingserve(state: State, cost: Cost) -> int:
 def rank(state: State) -> None:
     """Keys of the sorter (Eq. 13): guarded first, urgent before others, then the shortest remainder.
 
-    Urgent: the remainder needs more than a share of the slack at the recent throughput (Eqs. 10 and 11). Read
-    literally a request that is late already would be the most urgent; section 5.2 puts it behind those who can
-    still be in time, and so does this.
+    Urgent: at the recent throughput, the remainder needs more than a share of the slack (Eqs. 10 and 11). Read
+    literally, a late request would be the most urgent. Section 5.2 puts it behind the requests that can still be in
+    time, and so does this function.
     """
     s = state.scalars[0]
     requests = state.requests
@@ -93,9 +93,9 @@ def rank(state: State) -> None:
 
 @compiled
 def windows(state: State) -> tuple[int, int]:
-    """T_cur and T_next: what this iteration may take, and the next one if this takes all of that.
+    """T_cur and T_next: the time for this iteration, and for the next one if this one takes all of T_cur.
 
-    T_next = min (s_i + TBT_i) - T_cur; the printed line has TBT_i inside the minimum of s_i.
+    T_next = min (s_i + TBT_i) - T_cur; the printed formula has TBT_i inside the minimum of s_i.
     """
     s = state.scalars[0]
     current = MAX_TICKS
@@ -110,12 +110,12 @@ def windows(state: State) -> tuple[int, int]:
 
 @compiled
 def slide(state: State, cost: Cost, within: int, following: int, most: int) -> int:
-    """Prompt tokens of this iteration (Algorithm 1) such that it and the next together take least time.
+    """Prompt tokens of this iteration (Algorithm 1) for which it and the next one together take the least time.
 
-    within, following: most tokens in T_cur and T_next. Corrections: never more than `within`, which is always a
-    candidate, so the two iterations never take longer than the greedy choice; a queue that fits is taken whole, and
-    the sum is at most the queue, else time saturates and the chunk runs to 0; at least one token, since the fixed
-    cost of having a prefill makes none look cheapest.
+    within, following: the most tokens in T_cur and T_next. Corrections of the paper: the choice is at most `within`,
+    which is always a candidate, so two iterations never take longer than the greedy choice. A queue that fits is taken
+    whole, and the sum is at most the queue: otherwise time saturates and the chunk falls to 0. The least choice is one
+    token: the fixed cost of a prefill would make 0 look cheapest.
     """
     s = state.scalars[0]
     queue = state.slots[CUMULATIVE_TOKENS, s["ordered"] - 1] if s["ordered"] else 0
@@ -146,5 +146,5 @@ def slide(state: State, cost: Cost, within: int, following: int, most: int) -> i
 
 @compiled
 def pair_time(state: State, cost: Cost, tokens: int, both: int) -> int:
-    """Predicted ticks of two iterations, of `tokens` and of what they leave of `both`."""
+    """Predicted ticks of two iterations, with `tokens` and with the rest of `both`."""
     return time_of(state, cost, tokens) + time_of(state, cost, both - tokens)

@@ -1,7 +1,7 @@
 """SLOWeave: the largest prefill chunk that ends before the earliest deadline of a decode (its section 3.2).
 
-Extensions that the paper names, each an option: targets per request, a margin per priority, several prefills by
-first fit, aging with counted exceptions, admission control.
+The paper's extensions are options: targets per request, a margin per priority, several prefills by first fit, aging
+with counted exceptions, admission control.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def time_budget(state: State) -> int:
 
 @compiled
 def sloweave(state: State, cost: Cost) -> int:
-    """Gives the chunks of this iteration. OUTSIDE where the table does not hold the decodes alone, else 0."""
+    """Allocates the chunks of this iteration. OUTSIDE where the cost's domain lacks the decodes alone, else 0."""
     s = state.scalars[0]
     p = state.parameters[0]
     n = s["decoding"]
@@ -70,7 +70,7 @@ def sloweave(state: State, cost: Cost) -> int:
             continue
         most = min(room(state, slot), p["chunk_tokens"] - s["chunk_tokens"])
         if most <= 0:
-            blocked = True  # nobody overtakes, but those who hold pages
+            blocked = True  # only requests that hold pages overtake
             continue
         given = s["chunk_tokens"]
         prefix = s["prefix_tokens"] + request["computed"]
@@ -94,7 +94,7 @@ def sloweave(state: State, cost: Cost) -> int:
 
 @compiled
 def may_exceed(state: State, slot: int) -> bool:
-    """Whether a prefill has waited so long that the budget may be exceeded for it, at most 1.5 times."""
+    """Whether a prefill has waited so long that it may exceed the budget, by 1.5 times at most."""
     s = state.scalars[0]
     aging = state.parameters[0]["aging"]
     return bool(
@@ -107,7 +107,7 @@ def may_exceed(state: State, slot: int) -> bool:
 
 @compiled
 def admits(state: State, cost: Cost, slot: int) -> bool:
-    """Whether one more decode would leave room: U(n + 1, k', 0, 0) at most 0.95 of the tightest target."""
+    """Whether one more decode fits: U(n + 1, k', 0, 0) is at most 0.95 of the tightest target."""
     s = state.scalars[0]
     request = state.requests[slot]
     n = s["decoding"] + 1

@@ -1,8 +1,9 @@
-"""The policies that ask no table: static chunks and token budgets.
+"""Static policies, which need no cost table: fixed chunks and token budgets.
 
-`full` and `fixed`: the oldest prefill's whole remainder, or at most C tokens of it, beside all decodes (the
-baselines of SLOWeave 4.3). `token_budget`: decodes first, then begun prefills, then waiting ones first-come,
-until n + c reaches the budget (Sarathi-Serve, vLLM). `sarathi_edf`: the same by arrival + TTFT target.
+`full` and `fixed` take the whole remainder of the oldest prefill, or at most C tokens of it, beside all decodes (the
+baselines of SLOWeave 4.3). `token-budget` takes the decodes, then begun prefills, then waiting ones in order of
+arrival, until n + c reaches the budget (Sarathi-Serve, vLLM). `sarathi-edf` does the same in order of arrival + TTFT
+target.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def fixed(state: State) -> None:
 
 @compiled
 def token_budget(state: State) -> None:
-    """What the decodes leave of the budget, to begun prefills first."""
+    """The budget less the decodes, to begun prefills first."""
     s = state.scalars[0]
     left = state.parameters[0]["token_budget"] - s["decoding"]
     for i in range(s["queued"]):
@@ -57,7 +58,7 @@ def token_budget(state: State) -> None:
 
 @compiled
 def sarathi_edf(state: State) -> None:
-    """What the decodes leave of the budget, in queue order, which is that of the deadlines."""
+    """The budget less the decodes, in queue order, which is by deadline."""
     s = state.scalars[0]
     fill(state, state.parameters[0]["token_budget"] - s["decoding"], s["queued"])
 
@@ -66,7 +67,7 @@ def sarathi_edf(state: State) -> None:
 def fill(state: State, tokens: int, prefills: int) -> None:
     """Up to `tokens` prompt tokens in up to `prefills` chunks, in queue order.
 
-    Nobody overtakes a request that finds no room, but those who hold pages already: they can always go on.
+    Only requests that hold pages overtake a request without room, since they can always continue.
     """
     s = state.scalars[0]
     holders = s["running"] - s["decoding"]  # of pages, still to come in the queue
