@@ -1,4 +1,4 @@
-"""The highest arrival rate that a scheduler bears: at least so many requests are good, on average over seeds."""
+"""Capacity: the highest arrival rate with a given share of good requests, on average over seeds."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import numpy as np
 from ..files.errors import UsageError
 from .serving_metrics import SeedSummary, over_seeds
 
-# The share of good requests at a rate (requests/s) and seed. With one seed, a higher rate has to bring the same
-# requests sooner (common random numbers), or two rates are compared by their luck.
+# The share of good requests at a rate (requests/s) and a seed. With one seed, a higher rate must bring the same
+# requests sooner (common random numbers).
 GoodShare = Callable[[float, int], float]
 
 
@@ -25,10 +25,10 @@ class Tried:
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """rate: highest tried that reaches `share`; 0 when the lowest does not. above: lowest tried that does not, or None.
+    """rate: the highest tried rate that reaches `share`; 0 where none does. above: the lowest that does not, or None.
 
-    tried: in ascending order. orderly: the share never rises with the rate among them; where False it goes up and down,
-    and `rate` may be one of several answers.
+    tried: in ascending order. orderly: the share does not rise with the rate; where False, `rate` may be one of several
+    answers.
     """
 
     share: float
@@ -43,9 +43,8 @@ def capacity(
 ) -> Capacity:
     """Bisection between low and high until they are within `tolerance` of each other, relative.
 
-    share: of good requests that has to be reached on average over the seeds (0.99 in QoServe and SlidingServe, 0.9 in
-    DistServe). The rates are bisected by their logarithm. Raises UsageError for an impossible range, share or
-    tolerance, and where no seed is given.
+    share: of good requests on average over the seeds (0.99 in QoServe and SlidingServe, 0.9 in DistServe). Bisection
+    is by the logarithm of the rate. Raises UsageError for an impossible range, share or tolerance, and without seeds.
     """
     if not (0 < low < high < np.inf and 0 < share <= 1 and 0 < tolerance < 1):
         raise UsageError(
@@ -59,17 +58,17 @@ def capacity(
         return tried[rate].mean >= share
 
     if not holds(low):
-        return _found(share, 0.0, low, tried)
+        return _capacity(share, 0.0, low, tried)
     if holds(high):
-        return _found(share, high, None, tried)
+        return _capacity(share, high, None, tried)
     best, worst = low, high
     while worst > best * (1 + tolerance):
         middle = float(np.sqrt(best * worst))
         best, worst = (middle, worst) if holds(middle) else (best, middle)
-    return _found(share, best, worst, tried)
+    return _capacity(share, best, worst, tried)
 
 
-def _found(share: float, rate: float, above: float | None, tried: dict[float, SeedSummary]) -> Capacity:
+def _capacity(share: float, rate: float, above: float | None, tried: dict[float, SeedSummary]) -> Capacity:
     ordered = tuple(Tried(each, tried[each]) for each in sorted(tried))
     means = [each.good.mean for each in ordered]
     return Capacity(share, rate, above, ordered, orderly=means == sorted(means, reverse=True))

@@ -1,6 +1,6 @@
-"""Compilation by numba where it is installed; without it the same functions run as plain Python, and slower.
+"""Compilation by numba where it is installed; without it the same functions run as plain Python, much slower.
 
-Time, tokens and pages are whole numbers, and the few fractions are sums and products, so both give the same bytes.
+Time, tokens and pages are whole numbers, and fractions are only added and multiplied, so both give the same bytes.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ COMPILES: bool = numba is not None and not numba.config.DISABLE_JIT
 
 
 def slower_note() -> str | None:
-    """What to tell a user whose decisions are slower than they could be; None where they are compiled."""
+    """A note for users whose policies run as plain Python; None where they are compiled."""
     if COMPILES:
         return None
     if numba is None:
-        return "numba is not installed, so policies run as plain Python, slower by far: pip install 'chunkfit[sim]'"
-    return "NUMBA_DISABLE_JIT is set, so policies run as plain Python, slower by far"
+        return "numba is not installed, so policies run as plain Python, much slower: pip install 'chunkfit[sim]'"
+    return "NUMBA_DISABLE_JIT is set, so policies run as plain Python, much slower"
 
 
 def sources_digest() -> str:
@@ -48,9 +48,9 @@ _DIGEST = sources_digest() if COMPILES else ""
 def compiled(function: Function) -> Function:
     """`function` compiled at its first call and kept on disk for the next process.
 
-    numba's cache looks at the file of a function, not at those of the functions that it calls; a change of a
-    policy would leave the simulator with the old one. So the digest of all sources is part of the stamp.
-    Where no folder can be written nothing is kept.
+    numba's cache checks the file of a function, not the files of the functions that it calls: after a change of a
+    policy the simulator would run the old one. Therefore the digest of all sources is part of the stamp. Without a
+    writable folder nothing is kept.
     """
     if not COMPILES:
         return function

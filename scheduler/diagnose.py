@@ -1,8 +1,8 @@
-"""Is the token budget of a run too high or too low? Symptom rules over its iterations and requests, with the evidence.
+"""Rules that tell from a run's iterations and requests whether its token budget is too high or too low.
 
-Budget too high: decodes stall exactly when long prompts are prefilled. Budget too low: first tokens come later and
-later for prompts of every length while less is computed than arrives, and the iterations leave room under the target.
-A rule that does not apply says which part of it is missing.
+Too high: decodes stall when long prompts are prefilled. Too low: TTFT rises for prompts of every length, less is
+computed than arrives, and iterations leave room under the target. A rule that does not apply names the part that is
+missing.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Rows = NDArray[np.void]
 
 LONG_QUANTILES = (0.25, 0.5, 0.75, 0.9)  # of the prompts, after prefix-cache hits; longer than one of them is long
 SPIKE_SHARE = 0.01  # of the iterations with decodes, or of the requests: more than this and the P99 is over the target
-MIN_EPISODES = 10  # spikes in a row are one; fewer say nothing about what they coincide with
+MIN_EPISODES = 10  # consecutive spikes are one episode; fewer episodes show no pattern
 COINCIDE_SHARE = 0.5  # of the episodes
 TIMES_MORE = 3.0  # spikes in iterations with a long prompt, over those without
 MIN_REQUESTS = 60  # with a first token, that is 20 for each third of the prompt lengths
@@ -82,7 +82,7 @@ def of_log(log: Rows, requests: Rows, results: Rows) -> Iterations:
 
 @dataclass(frozen=True, slots=True)
 class Symptom:
-    """found: None where the run is too short to say. evidence: figures by name. says: one sentence for people."""
+    """found: None where the run is too short. evidence: figures by name. says: one sentence for people."""
 
     rule: str
     found: bool | None
@@ -203,11 +203,11 @@ def _rises(requests: Rows, results: Rows) -> tuple[float, float, float]:
     """Per third of the prompt lengths: median TTFT of its last third of arrivals over that of its first."""
     ttft = results["first_token_ms"] - requests["arrival_ms"]
     by_length = np.argsort(requests["prompt_tokens"] - requests["cached_tokens"], kind="stable")
-    found = []
+    rises = []
     for members in np.array_split(by_length, 3):
         early, _, late = np.array_split(ttft[np.sort(members)], 3)
-        found.append(float(np.median(late) / max(np.median(early), 1e-9)))
-    return found[0], found[1], found[2]
+        rises.append(float(np.median(late) / max(np.median(early), 1e-9)))
+    return rises[0], rises[1], rises[2]
 
 
 def _throughput(iterations: Iterations, requests: Rows, from_ms: float, to_ms: float) -> tuple[float, float]:

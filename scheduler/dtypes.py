@@ -52,7 +52,7 @@ class Status(IntEnum):
     UNFINISHED = 0
     FINISHED = 1
     REFUSED = 2
-    CANCELLED = 3  # by whoever asked for it
+    CANCELLED = 3  # by the client
 
 
 # A request in flight.

@@ -1,7 +1,7 @@
-"""A run in full as a folder: its report, its iterations and its requests, for whoever wants more than figures.
+"""A run as a folder: its report, its iterations and its requests.
 
-`iterations.csv` and `requests.csv` have the fields of ITERATION, WORKLOAD and RESULT as columns; what is nan is empty.
-Logs of other engines are read by the same columns, of which few are needed.
+Columns of `iterations.csv` and `requests.csv` are the fields of ITERATION, WORKLOAD and RESULT; an empty cell is nan.
+Logs of other engines are read by the same columns, of which few are required.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .workloads.workload import empty_requests
 
 Rows = NDArray[Any]
 REPORT, ITERATIONS, REQUESTS = "run.json", "iterations.csv", "requests.csv"
-# What `diagnose` reads of a log.
+# Columns that `diagnose` needs.
 ITERATION_COLUMNS = ("start_ms", "latency_ms", "decodes", "chunk_tokens", "queued")
 REQUEST_COLUMNS = ("arrival_ms", "prompt_tokens", "output_tokens", "first_token_ms")
 
@@ -52,7 +52,7 @@ def _csv(*parts: Rows) -> str:
 def iterations_of(records: Iterable[Record]) -> Rows:
     """Rows of ITERATION with ITERATION_COLUMNS filled.
 
-    Raises LogFormatError for what no iteration can be, rows out of order included, and where there is none.
+    Raises LogFormatError for an impossible value, rows out of order, and a log without rows.
     """
     rows: list[tuple[float, float, int, int, int]] = []
     source = "the iterations"
@@ -62,16 +62,16 @@ def iterations_of(records: Iterable[Record]) -> Rows:
             raise record.wrong("start_ms", f"rows in order of time, {rows[-1][0]:g} or more")
         decodes, chunk_tokens, queued = (record.whole(name) for name in ITERATION_COLUMNS[2:])
         rows.append((start_ms, record.duration_ms("latency_ms", "ms"), decodes, chunk_tokens, queued))
-    found = np.zeros(len(_some(rows, source, "iteration")), ITERATION)
+    iterations = np.zeros(len(_some(rows, source, "iteration")), ITERATION)
     for name, column in zip(ITERATION_COLUMNS, zip(*rows, strict=True), strict=True):
-        found[name] = column
-    return found
+        iterations[name] = column
+    return iterations
 
 
 def requests_of(records: Iterable[Record]) -> tuple[Rows, Rows]:
-    """(WORKLOAD, RESULT) with REQUEST_COLUMNS filled, and cached_tokens, tpot_ms and p99_gap_ms where they are there.
+    """(WORKLOAD, RESULT) with REQUEST_COLUMNS filled, and cached_tokens, tpot_ms and p99_gap_ms where a row has them.
 
-    An empty first_token_ms is a request without one. Raises LogFormatError as `iterations_of`.
+    An empty first_token_ms: the request got no token. Raises LogFormatError as `iterations_of`.
     """
     rows: list[tuple[float, int, int, float, int, float, float]] = []
     source = "the requests"
@@ -103,7 +103,7 @@ def requests_of(records: Iterable[Record]) -> tuple[Rows, Rows]:
 
 
 def _number_or_nan(record: Record, column: str, least: float) -> float:
-    """nan where the row does not say it."""
+    """nan where the row has no value."""
     return record.number(column, least) if record.says(column) else np.nan
 
 

@@ -1,6 +1,4 @@
-"""One run of one policy on one workload, as a file: what ran, against which costs, and what came of it.
-
-Simulated and live runs write the same report.
+"""The report of one run of one policy on one workload, as a file. Simulated and live runs write the same format.
 
 Format history (a reader of any later release still reads every version listed here):
 1  first version. Workload, policy, costs, metrics by group, counts, exceptions, scheduling time.
@@ -43,14 +41,14 @@ class WorkloadV1(Strict):
     seed: int
     requests: Count
     sha256: Sha256 = Field(description="of the requests' bytes: equal workloads have equal ones")
-    notes: list[str] = Field(description="what was left out or cut")
+    notes: list[str] = Field(description="rows left out, prompts cut")
 
 
 class CostsV1(Strict):
-    """What an iteration cost, and what the policy believed."""
+    """The cost of iterations, and the cost that the policy asked."""
 
     true: str = Field(description="a table, a formula, a distortion of either; `measured` in a live run")
-    policy: str = Field(description="what decisions were made with")
+    policy: str = Field(description="asked by the policy")
 
 
 class SchedulingV1(Strict):
@@ -76,7 +74,7 @@ class RunReport(Strict):
     costs: CostsV1
     metrics: RunMetrics
     counts: dict[str, Count] = Field(description="iterations, prefill tokens and the like")
-    exceptions: dict[str, Count] = Field(description="decisions that a target was knowingly given up for, by reason")
+    exceptions: dict[str, Count] = Field(description="decisions that knowingly gave up a target, by reason")
     scheduling: SchedulingV1 | None = Field(description="null: not measured")
     joules: NonNegative | None = Field(description="energy of the device over the run; null: not measured")
 
@@ -138,18 +136,18 @@ class RunReport(Strict):
         return shown
 
     def _counted(self) -> list[str]:
-        group = self.over_all
-        said = [f"refused {group.refused:,}", f"unfinished {group.unfinished:,}", f"preemptions {group.preemptions:,}"]
-        said += [f"{name.replace('_', ' ')} {count:,}" for name, count in {**self.counts, **self.exceptions}.items()]
+        counts = {name: getattr(self.over_all, name) for name in ("refused", "unfinished", "preemptions")}
+        counts |= {name.replace("_", " "): count for name, count in {**self.counts, **self.exceptions}.items()}
+        texts = [f"{name} {count:,}" for name, count in counts.items()]
         if self.scheduling is not None:
-            said.append(f"decisions {self.scheduling.mean_us:.3g} us mean, {self.scheduling.p99_us:.3g} us P99")
+            texts.append(f"decisions {self.scheduling.mean_us:.3g} us mean, {self.scheduling.p99_us:.3g} us P99")
         if self.joules_per_good is not None:
-            said.append(f"{self.joules_per_good:.4g} J per good request")
-        return said + self.workload.notes
+            texts.append(f"{self.joules_per_good:.4g} J per good request")
+        return texts + self.workload.notes
 
 
 def workload_facts(workload: Workload) -> WorkloadV1:
-    """What a report keeps of a workload."""
+    """The part of a workload that a report keeps."""
     return WorkloadV1(
         name=workload.name,
         spec=workload.spec,
@@ -182,7 +180,7 @@ def load(path: str | PathLike[str]) -> RunReport:
         first = error.errors(include_url=False)[0]
         raise RunReportError(
             f"{path}: {render(first['loc'])}: {first['msg']}; expected {FORMAT} version {SCHEMA_VERSION}"
-            f" ({error.error_count()} findings): run it again, or take the release that wrote it"
+            f" ({error.error_count()} findings): run it again, or use the release that wrote it"
         ) from error
 
 
@@ -201,8 +199,8 @@ def csv_text(reports: Iterable[RunReport]) -> str:
     writer.writerow((*_RUN, *_FIGURES))
     for report in reports:
         metrics = report.metrics
-        what = (report.policy, report.workload.spec, report.workload.seed, report.costs.true, report.costs.policy)
-        run = (*what, metrics.criterion, metrics.makespan_s)
+        head = (report.policy, report.workload.spec, report.workload.seed, report.costs.true, report.costs.policy)
+        run = (*head, metrics.criterion, metrics.makespan_s)
         for name, group in metrics.groups.items():
             writer.writerow((*run, name, *figures(group).values()))
     return out.getvalue()

@@ -1,8 +1,7 @@
-"""What a run was worth: latencies and goodput by request, over all and by group, and over seeds.
+"""Serving metrics of a run: latencies and goodput over all requests, by group, and over seeds.
 
-Everything is taken within a request first, then over requests, then over seeds; gaps between tokens are never pooled
-as if they were independent. Refused, unfinished and cancelled requests are misses, and stay in every share's
-denominator.
+A figure is computed within each request, then over requests, then over seeds: gaps of one request are not independent.
+Refused, unfinished and cancelled requests are misses and stay in every share's denominator.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 Time = Annotated[float, Field(ge=0)] | None
 
-# One tick of the tables. A policy may end an iteration exactly on a deadline, and times are rounded to ticks.
+# One tick. A policy may end an iteration exactly on a deadline, and times are rounded to ticks.
 TOLERANCE_MS = 1 / TICKS_PER_MS
 
 
@@ -46,7 +45,7 @@ class GroupMetrics(Strict):
     refused: Count
     unfinished: Count
     cancelled: Count
-    good: Count = Field(description="requests that meet their targets under the run's criterion")
+    good: Count = Field(description="requests that meet their targets under the run's SLO criterion")
     good_share: Share = Field(description="of all requests, those that did not finish included")
     goodput_per_s: Annotated[float, Field(ge=0)] = Field(description="good requests per second of the run")
     ttft_met: Share = Field(description="share with the first token in time, of all requests")
@@ -63,7 +62,7 @@ class GroupMetrics(Strict):
 
 
 class RunMetrics(Strict):
-    """criterion: the deadline model by which a request is good. groups: `all`, then by class and application."""
+    """criterion: of a good request, a name of CRITERIA. groups: `all`, then by class and application."""
 
     criterion: str
     makespan_s: Annotated[float, Field(gt=0)] = Field(description="start of the run to its end")
@@ -78,7 +77,7 @@ class RunMetrics(Strict):
 
 
 class SeedSummary(Strict):
-    """Of one figure over seeds. sd: None with one seed."""
+    """One figure over seeds. sd: None with one seed."""
 
     seeds: Count
     mean: float
@@ -93,7 +92,7 @@ def _per_token(requests: Rows, results: Rows) -> Bools:
 
 
 def _mean_gap(requests: Rows, results: Rows) -> Bools:
-    """Its mean gap is. It hides what the P99 gap shows, and stands beside it to show that."""
+    """The request's mean gap is within its target. It hides single long gaps, and is reported to show that."""
     return _within(results["mean_gap_ms"], requests["tpot_ms"])
 
 
@@ -112,14 +111,14 @@ CRITERIA: dict[str, Callable[[Rows, Rows], Bools]] = {
 
 def criterion_named(name: str) -> Callable[[Rows, Rows], Bools]:
     """`-` and `_` are the same. Raises UsageError for an unknown name."""
-    found = CRITERIA.get(name.replace("-", "_"))
-    if found is None:
+    criterion = CRITERIA.get(name.replace("-", "_"))
+    if criterion is None:
         raise UsageError(f"criterion {name!r} is unknown; expected one of {', '.join(CRITERIA)}")
-    return found
+    return criterion
 
 
 def good_requests(requests: Rows, results: Rows, criterion: str) -> Bools:
-    """(m,): finished, first token in time, and through the criterion; in the batch class finished within ttlt_ms.
+    """(m,): finished, first token in time, criterion met; in the batch class finished within ttlt_ms.
 
     Raises UsageError for an unknown criterion, or results of other requests.
     """
@@ -134,7 +133,7 @@ def good_requests(requests: Rows, results: Rows, criterion: str) -> Bools:
 def measure(requests: Rows, results: Rows, criterion: str, end_ms: float) -> RunMetrics:
     """requests, results: (m,) of WORKLOAD and RESULT. end_ms: when the run ended, on its clock.
 
-    Raises UsageError as `good_requests`, and where the end is not after the start or before something that happened.
+    Raises UsageError as `good_requests`, and for an end before the start or before the last token.
     """
     good = good_requests(requests, results, criterion)
     last = np.nanmax(np.concatenate((results["finish_ms"], results["first_token_ms"], [0.0])))
@@ -147,9 +146,9 @@ def measure(requests: Rows, results: Rows, criterion: str, end_ms: float) -> Run
 
 
 def over_seeds(values: Sequence[float]) -> SeedSummary:
-    """Mean and spread of one figure over the seeds of the same run. Raises UsageError without any."""
+    """One figure over the seeds of the same run. Raises UsageError for no value."""
     if not values:
-        raise UsageError("no run to take the mean of; expected one seed at least")
+        raise UsageError("no run to take the mean of; expected one seed or more")
     sd = float(np.std(values, ddof=1)) if len(values) > 1 else None
     return SeedSummary(
         seeds=len(values), mean=float(np.mean(values)), sd=sd, least=float(min(values)), most=float(max(values))
@@ -165,7 +164,7 @@ def figures(group: GroupMetrics) -> dict[str, float | None]:
 
 
 def summary(groups: Sequence[GroupMetrics]) -> dict[str, SeedSummary]:
-    """One group over the seeds of the same run, figure by figure; of some seeds where not all have it, or absent."""
+    """Each figure of one group over the seeds that have it; a figure that no seed has is absent."""
     flat = [figures(group) for group in groups]
     known = {name: [each[name] for each in flat] for name in (flat[0] if flat else {})}
     values = {name: [value for value in column if value is not None] for name, column in known.items()}
@@ -173,15 +172,15 @@ def summary(groups: Sequence[GroupMetrics]) -> dict[str, SeedSummary]:
 
 
 def _groups(requests: Rows) -> list[tuple[str, Bools]]:
-    """all; classes and applications where there is more than one."""
-    found = [("all", np.ones(len(requests), dtype=np.bool_))]
+    """`all`, and classes and applications where there are several."""
+    groups = [("all", np.ones(len(requests), dtype=np.bool_))]
     batch = requests["batch_class"] == 1
     if batch.any():
-        found += [(name, rows) for name, rows in (("interactive", ~batch), ("batch", batch)) if rows.any()]
+        groups += [(name, rows) for name, rows in (("interactive", ~batch), ("batch", batch)) if rows.any()]
     applications = np.unique(requests["application"])
     if len(applications) > 1:
-        found += [(f"application {index}", requests["application"] == index) for index in applications]
-    return found
+        groups += [(f"application {index}", requests["application"] == index) for index in applications]
+    return groups
 
 
 def _group(requests: Rows, results: Rows, good: Bools, seconds: float) -> GroupMetrics:
@@ -213,7 +212,7 @@ def _group(requests: Rows, results: Rows, good: Bools, seconds: float) -> GroupM
 
 
 def _quantiles(values: Floats) -> Quantiles:
-    """A quantile is a request's own value, the smallest that the share reaches; nothing is interpolated."""
+    """A quantile is the value of a request: the smallest with that share of requests at or below it."""
     known = values[np.isfinite(values)]
     if not len(known):
         return Quantiles(count=0, mean=None, p50=None, p90=None, p99=None)
@@ -228,5 +227,5 @@ def _ttft_met(requests: Rows, results: Rows) -> Bools:
 
 
 def _within(values_ms: Floats, targets_ms: Floats) -> Bools:
-    """nan passes: the value does not exist, and a request that is not finished is no good for that reason."""
+    """nan passes: the request has no such value, and an unfinished request is a miss in any case."""
     return ~(values_ms > targets_ms + TOLERANCE_MS)

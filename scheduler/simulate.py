@@ -113,7 +113,7 @@ def world_of(workload: NDArray[Any], conditions: Conditions) -> World:
 
 
 def refusal(code: int, state: State, cost: Cost) -> Exception:
-    """What to raise where an iteration cannot be: `code` of loop.py, `cost` the one that was asked."""
+    """The error of a run that stopped. code: of loop.py. cost: the one whose domain was left."""
     scalars = state.scalars[0]
     n, c, u = int(scalars["decoding"]), int(scalars["chunk_tokens"]), int(scalars["prefix_tokens"])
     where = (

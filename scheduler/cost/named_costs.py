@@ -117,14 +117,14 @@ def _content_name(path: str) -> str:
 def _ratios(path: str) -> tuple[float, ...]:
     """Raises UsageError for a file that cannot be opened, LogFormatError for rows that are no measurements."""
     rows = records_of(path, LeftOut())
-    found = tuple(
+    ratios = tuple(
         row.duration_ms("engine_ms", "ms") / row.duration_ms("expected_ms", "ms")
         for row in rows
         if row.says("expected_ms")  # a batch outside of the table has none
     )
-    if not found:
+    if not ratios:
         raise LogFormatError(f"{path}: no row says expected_ms; expected a log with engine_ms and expected_ms")
-    return found
+    return ratios
 
 
 def _table(path: str, option: str) -> CostTable:

@@ -50,7 +50,7 @@ class Lognormal:
 
 @dataclass(frozen=True, slots=True)
 class Application:
-    """One application of a mix: its share of the requests and its laws."""
+    """One application of a mix: its share of the requests and its laws of lengths."""
 
     share: float
     prompt: Lognormal
@@ -78,7 +78,7 @@ MIXED_V2 = (Application(5 / 6, *_DIALOGUE), Application(1 / 6, *_ARXIV_V2))
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What a process may be told beside its rate.
+    """Parameters of a process beside its rate.
 
     cv: standard deviation of the waiting times over their mean. A wave has `peak` times the mean rate for on_ms of
     every period_ms, and what is left of the mean for the rest.
@@ -130,7 +130,7 @@ def _wave(rng: np.random.Generator, count: int, rate: float, shape: Shape, on_fi
 
 
 Process = Callable[[np.random.Generator, int, float, Shape], Floats]
-# With the options of `Shape` that each takes, and what they are unless said.
+# With the options of `Shape` that each takes, and their defaults.
 PROCESSES: dict[str, tuple[Process, dict[str, str]]] = {
     "poisson": (poisson, {}),
     "gamma": (gamma, {"cv": "2"}),

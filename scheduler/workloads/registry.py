@@ -1,4 +1,4 @@
-"""The workloads by name, and how one is made of a text."""
+"""Workloads by name, and the making of a workload from its text."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from ...files.specs import join, split
 from . import laws
 from .laws import PROCESSES, Floats, Shape
 from .request_targets import Uncontended, set_targets
-from .traces import Source, azure, drawn_lengths, mix, mooncake, own
+from .traces import Source, azure, drawn_lengths, mix, mooncake, requests_file
 from .workload import Requests, Stream, Workload, stream
 from .workload_options import TRACE_ARRIVALS, WorkloadOptions, resolve
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """defaults: option texts that a spec may replace. file_options: which of file, cache it takes."""
+    """defaults: option texts, which a spec may replace. file_options: those of file and cache that it takes."""
 
     summary: str
     source: Source
@@ -28,7 +28,7 @@ class Kind:
 
 
 # Rates, counts and TTFT targets of mixed, long and bursty land near SLOWeave's published figures; those of chat are
-# chosen here, since nothing is known of them. SlidingServe's are its Tables 2 and 3, with a floor.
+# chosen here, since none are published. SlidingServe's are its Tables 2 and 3, with a floor.
 _SLOWEAVE = {"tpot": "25ms", "requests": "950", "ttft": "1.1s"}
 _DIALOGUE = {"requests": "1000", "rate": "2", "slowdown": "5x", "tpot": "40ms"}
 _SUMMARY = {"requests": "1000", "rate": "1", "slowdown": "10x", "tpot": "80ms"}
@@ -60,7 +60,7 @@ KINDS: dict[str, Kind] = {
         "a Mooncake trace (JSON lines) over a prefix cache", mooncake, {**_TRACE, "cache": "500000"}, ("file", "cache")
     ),
     "lengths": Kind("a CSV of num_prefill_tokens, num_decode_tokens", drawn_lengths, {}, ("file",)),
-    "requests": Kind("requests of your own (CSV or JSON lines)", own, _TRACE, ("file",)),
+    "requests": Kind("requests of your own (CSV or JSON lines)", requests_file, _TRACE, ("file",)),
 }
 
 
@@ -78,7 +78,7 @@ class WorkloadSpec:
 
 
 def workload_spec(text: str, **replaced: str) -> WorkloadSpec:
-    """The workload of `text`, with `replaced` option texts in place of its own. Raises UsageError naming the option."""
+    """The workload of `text`, with `replaced` option texts in place of its own. Raises UsageError."""
     name, texts = split(text, "workload", "mixed:rate=85,requests=950")
     kind = KINDS.get(name)
     if kind is None:
@@ -125,7 +125,7 @@ def _scale(requests: Requests, options: WorkloadOptions, notes: list[str]) -> No
 
 
 def _arrivals(requests: Requests, options: WorkloadOptions, seed: int) -> Floats:
-    """Drawn from a process, or the trace's own, moved to start at 0 and stretched to the mean rate asked for."""
+    """Arrivals of a process, or of the trace, moved to start at 0 and stretched to the requested mean rate."""
     if options.arrivals != TRACE_ARRIVALS:
         if options.rate is None:
             raise UsageError("workload: rate is not given; expected mean requests a second, such as rate=10")

@@ -18,7 +18,7 @@ Uncontended = Callable[[Requests], Floats]
 
 
 def set_targets(requests: Requests, options: WorkloadOptions, seed: int, uncontended: Uncontended | None) -> None:
-    """Fill what is nan or unknown, in place; the batch class gets a target for its last token alone.
+    """Fill missing targets and unknown estimates in place; the batch class gets a target for its last token alone.
 
     Raises UsageError where a needed option is missing.
     """
@@ -68,7 +68,7 @@ def _slowed(requests: Requests, options: WorkloadOptions, uncontended: Uncontend
 
 
 def _set_class(requests: Requests, options: WorkloadOptions, seed: int) -> None:
-    """Shares are drawn only where an option says them: a file's own classes stay."""
+    """Draws classes where an option gives a share; otherwise the classes of a file stay."""
     count = len(requests)
     if options.batch_share != (0.0,):
         share = _by_application(requests, options.batch_share, "batch_share")

@@ -136,7 +136,7 @@ def mooncake(options: WorkloadOptions, seed: int) -> Draft:
     return Draft(requests, (hits, *left_out.lines()))
 
 
-def own(options: WorkloadOptions, seed: int) -> Draft:
+def requests_file(options: WorkloadOptions, seed: int) -> Draft:
     """A file whose columns are fields of WORKLOAD. Empty cells and missing columns are filled later."""
     left_out = LeftOut()
     timed: bool | None = None

@@ -38,7 +38,7 @@ def stream(seed: int, purpose: Stream) -> np.random.Generator:
 class Workload:
     """requests: of dtype WORKLOAD, in order of arrival, read-only. spec: every option it was made with.
 
-    notes: what a reader should know of them, such as rows left out. Raises UsageError for impossible requests.
+    notes: for readers, such as rows left out. Raises UsageError for impossible requests.
     """
 
     name: str
@@ -59,7 +59,7 @@ class Workload:
 
 
 def empty_requests(count: int) -> Requests:
-    """Rows that say nothing yet: times nan, estimates unknown, the rest 0."""
+    """Empty rows: times nan, estimates unknown, the rest 0."""
     requests = np.zeros(count, dtype=WORKLOAD)
     for name in ("arrival_ms", "ttft_ms", "tpot_ms", "ttlt_ms"):
         requests[name] = np.nan
@@ -68,7 +68,7 @@ def empty_requests(count: int) -> Requests:
 
 
 def check_requests(requests: Requests, where: str) -> None:
-    """Raises UsageError naming the first row (from 0) that cannot be, its field, and what was expected."""
+    """Raises UsageError naming the first impossible row (from 0), its field, and the expected value."""
     if requests.dtype != WORKLOAD or requests.ndim != 1 or not len(requests):
         raise UsageError(
             f"{where}: an array {requests.shape} of {requests.dtype.names or requests.dtype}; expected at least one "
