@@ -82,7 +82,9 @@ def methods(table: CostTable, train: chunkfit.Profile) -> dict[str, Decide]:
     grid = RegularGridInterpolator(knots, values, bounds_error=False, fill_value=None)
     ready = sorted(np.random.default_rng(1).uniform(5, 200, len(CANDIDATES)).tolist())
     return {
-        "chunkfit largest_chunk": lambda n, k, u, budget: table.largest_chunk(n, k, u, budget, MAX_CHUNK, ALIGN),
+        "chunkfit largest_chunk": lambda n, k, u, budget: table.largest_chunk(
+            decodes=n, context_tokens=k, prefix_tokens=u, budget_ms=budget, max_chunk=MAX_CHUNK, align=ALIGN
+        ),
         "random forest (100 trees)": by_prediction(forest.predict),
         "LightGBM (200 rounds)": by_prediction(lambda rows: booster.predict(rows, num_threads=1)),
         "SciPy grid interpolation": by_prediction(lambda rows: grid(rows[:, [0, 1, 3, 2]])),

@@ -28,7 +28,6 @@ from chunkfit.fitters.online.drift import MissCusum
 from chunkfit.profiler.devices import truth
 from chunkfit.profiler.synthetic_profile import synthetic_iterations, synthetic_profile
 from chunkfit.tables import Batch, CostTable
-from chunkfit.tables.calibrator import Costs
 
 BUDGET_MS = 25.0
 CHAINS = 500
@@ -58,7 +57,7 @@ def led(table: CostTable, seed: int, count: int, slower: Slower) -> Led:
     clock = time.perf_counter_ns
     for i, (point, ms) in enumerate(zip(points.tolist(), (latency_ms * times).tolist(), strict=True)):
         batch, before = Batch.of(*point), calibrator.misses
-        factor[i] = calibrator.table.bound_factor / 4096
+        factor[i] = calibrator.table.bound.factor / 4096
         start = clock()
         calibrator.observe(batch, ms)
         taken[i] = (clock() - start) / 1000
@@ -131,8 +130,8 @@ def closed_loop(table: CostTable, seed: int) -> Figures:
         calibrator = chunkfit.OnlineCalibrator(table)
         missed, tokens = np.zeros(len(states), bool), 0
         for i, (n, k, _, u) in enumerate(states.tolist()):
-            costs: Costs = table if name == "table alone" else calibrator.table
-            c = costs.largest_chunk(n, k, u, BUDGET_MS, 2048)
+            costs = table if name == "table alone" else calibrator.table
+            c = costs.largest_chunk(decodes=n, context_tokens=k, prefix_tokens=u, budget_ms=BUDGET_MS, max_chunk=2048)
             batch = Batch.of(n, k, c, u)
             ms = float(truth.node_ms(np.asarray([batch.point()]))[0] * noise[i])
             missed[i] = ms > costs.bound_ms(batch)

@@ -35,7 +35,15 @@ def chunk(
     budget_ms = milliseconds(budget, "--budget")
     costs = CostTable.load(table)
     contexts = _contexts(decodes, context, longest_context)
-    tokens = costs.largest_chunk(decodes, context, prefix, budget_ms, max_chunk, align, longest_context)
+    tokens = costs.largest_chunk(
+        decodes=decodes,
+        context_tokens=context,
+        prefix_tokens=prefix,
+        budget_ms=budget_ms,
+        max_chunk=max_chunk,
+        align=align,
+        longest_context=longest_context,
+    )
     certificate = costs.document.certificate
     data: dict[str, object] = {
         "chunk_tokens": tokens,

@@ -26,7 +26,7 @@ def sample_question(table: CostTable) -> Question:
         n = 0
     alone = table.bound_ms(Batch.of(n, k)) if n else table.bound_ms(Batch.of(chunk_tokens=axes.chunk_tokens[-1] // 2))
     budget = float(f"{BUDGET_OVER_DECODES * alone:.3g}")
-    chunk = table.largest_chunk(n, k, 0, budget)
+    chunk = table.largest_chunk(decodes=n, context_tokens=k, prefix_tokens=0, budget_ms=budget)
     data: dict[str, Any] = {"decodes": n, "context_tokens": k, "budget_ms": budget, "largest_chunk": chunk}
     text = f"[bold]{n} decodes at context {k} within {budget:g} ms: the largest chunk is {chunk} tokens[/]"
     if n or chunk:

@@ -12,8 +12,7 @@ from ..tables.arrays import TableArrays
 from ..tables.batch import Scene
 from ..tables.closure import monotone_majorant
 from ..tables.domain import Domain
-from ..tables.fixed_point import nearest_ticks, ticks_up, to_ms
-from ..tables.grid import Axes, Ladder, Surface
+from ..tables.grid import Axes, Ladder, Surface, nearest_ticks, ticks_up, to_ms
 from .estimators.estimator import Estimator, SceneModel
 from .estimators.registry import estimators
 from .knots import axes_for, ladder_for

@@ -17,7 +17,6 @@ from ..files.errors import UsageError
 from ..profiler.profile import Profile
 from ..tables.batch import SCENES, Scene
 from ..tables.cost_table import CostTable
-from ..tables.domain import Domain
 from ..tables.fingerprint import Fingerprint, Severity, differences
 from ..tables.grid import Points, node_points, scene_of
 from ..tables.lookup import TICKS_PER_MS
@@ -188,10 +187,8 @@ def _medians(profile: Profile) -> dict[tuple[int, int, int, int, str], float]:
 
 
 def _answered(table: CostTable, points: Points) -> NDArray[np.bool_]:
-    domain: Domain = table.domain
-    inside = np.asarray([domain.refusal(*point) is None for point in points.tolist()], dtype=np.bool_)
     known: NDArray[np.bool_] = np.isin(scene_of(points), [scene.value for scene in table.arrays.ladders])
-    return inside & known
+    return table.domain.contains(points) & known
 
 
 def _coverage(table: CostTable, profile: Profile) -> tuple[CountsV1 | None, float | None]:

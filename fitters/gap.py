@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from ..tables.arrays import TableArrays
 from ..tables.batch import Scene
 from ..tables.closure import read_surface
-from ..tables.fixed_point import to_ms
-from ..tables.grid import Points, Surface, node_points, scene_of
+from ..tables.grid import Points, Surface, node_points, scene_of, to_ms
 from ..tables.schema_v1 import GapV1
 from .rows import Rows
 from .surfaces import SceneSurfaces

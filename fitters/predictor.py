@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from ..tables.batch import SCENES
 from ..tables.closure import read_surface
 from ..tables.domain import Domain
-from ..tables.fixed_point import to_ms
-from ..tables.grid import Points, scene_of
+from ..tables.grid import Points, scene_of, to_ms
 from .estimators.registry import ESTIMATORS
 from .knots import axes_for, ladder_for
 from .numerics import one_blas_thread

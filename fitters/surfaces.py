@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..tables.batch import Scene
-from ..tables.fixed_point import nearest_ticks, ticks_up
-from ..tables.grid import Axes, Ladder, Points, Surface, node_points
+from ..tables.grid import Axes, Ladder, Points, Surface, nearest_ticks, node_points, ticks_up
 from .estimators.estimator import Lift, Millis, SceneModel
 from .isotonic_projection import isotonic_projection
 from .node_residuals import Nodes, smooth_residuals

@@ -16,8 +16,7 @@ import numpy as np
 from ..files.errors import UsageError
 from ..tables.batch import Scene
 from ..tables.cost_table import CostTable
-from ..tables.fixed_point import to_ms
-from ..tables.grid import Points
+from ..tables.grid import Points, to_ms
 from .sizing import Prompt
 
 

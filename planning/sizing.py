@@ -7,7 +7,6 @@ only when every iteration it allows is. See ALGORITHMS "Static sizing" of the de
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -18,9 +17,7 @@ from ..files.errors import OutOfDomainError, UsageError
 from ..tables.batch import Batch
 from ..tables.cost_table import CostTable
 from ..tables.fingerprint import Fingerprint, Severity, severity
-from ..tables.fixed_point import ticks_up, to_ms
 from ..tables.grid import Points
-from ..tables.lookup import WEIGHT_ONE
 from .ridge import ENOUGH, Ridge, find_ridge
 
 # What the token budget is called by the engine a table was measured on: those count decodes in it.
@@ -106,9 +103,7 @@ def static_budget(
 
     def slowest(budget: int) -> tuple[tuple[int, int, int, int], float]:
         points = _iterations(budget, decodes, context_tokens, prompts)
-        bounds = table.arrays.read(points)[1]
-        bounds = _raised(bounds, table.document.factors.unequal_contexts, points[:, 0] > 1)
-        bounds = _raised(bounds, table.document.factors.several_chunks, _several(points, prompts))
+        bounds = table.read_bounds(points, points[:, 0] > 1, _several(points, prompts))
         at = int(bounds.argmax())
         n, k, c, u = points[at].tolist()
         return (n, k, c, u), float(bounds[at])
@@ -166,14 +161,6 @@ def _several(points: Points, prompts: Sequence[Prompt]) -> NDArray[np.bool_]:
     return np.concatenate([c > suffix for c, suffix in zip(each, suffixes, strict=True)])
 
 
-def _raised(bounds: NDArray[np.float64], factor: float | None, where: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """Times a factor, in the table's own steps and rounded up as it does."""
-    if factor is None:
-        return bounds
-    weight = math.ceil(factor * WEIGHT_ONE) / WEIGHT_ONE
-    return np.where(where, to_ms(ticks_up(bounds * weight)), bounds)
-
-
 def _longest_prefix(c: NDArray[np.int64], prompt: Prompt) -> NDArray[np.int64]:
     several = prompt.hit_tokens * -(-c // prompt.suffix_tokens)
     return np.where(c <= prompt.suffix_tokens, prompt.tokens - c, several)
@@ -185,17 +172,10 @@ def _inside(table: CostTable, budget: int, decodes: int, context_tokens: int, pr
 
 def _outside(table: CostTable, points: Points, prompts: Sequence[Prompt]) -> NDArray[np.intp]:
     """Rows outside the domain. Without prompts a chunk is one request, which its context length limits."""
-    n, k, c, u = points.T
-    domain = table.domain
-    broken = (
-        (c > domain.max_chunk_tokens)
-        | (u > domain.max_prefix_tokens)
-        | (n + c > domain.max_batch_tokens)
-        | (n * k + c + u > domain.kv_tokens)
-    )
+    inside = table.domain.contains(points)
     if not prompts:
-        broken |= c > domain.context_length
-    return np.flatnonzero(broken)
+        inside &= points[:, 2] <= table.domain.context_length
+    return np.flatnonzero(~inside)
 
 
 def _require_inside(table: CostTable, points: Points, prompts: Sequence[Prompt]) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from ..tables import fixed_point, lookup
+from ..tables import lookup
 
 try:
     import numba
@@ -37,7 +37,7 @@ def sources_digest() -> str:
     """sha256 of every source that is compiled: this folder's and the look-up's."""
     here = Path(__file__).parent
     digest = hashlib.sha256()
-    for path in (*sorted(here.rglob("*.py")), Path(lookup.__file__), Path(fixed_point.__file__)):
+    for path in (*sorted(here.rglob("*.py")), Path(lookup.__file__)):
         digest.update(path.read_bytes())
     return digest.hexdigest()
 
@@ -66,22 +66,30 @@ def compiled(function: Function) -> Function:
 
 
 if COMPILES:
-    for _plain in (lookup.locate, lookup.fold_ku, lookup.fold_nku, lookup.largest_fitting, fixed_point.raised):
+    for _plain in (
+        lookup.raised,
+        lookup.locate,
+        lookup.fold,
+        lookup.inside,
+        lookup.ticks,
+        lookup.bound_ticks,
+        lookup.largest_fitting,
+        lookup.largest_of_equal,
+        lookup.largest_chunk,
+    ):
         register_jitable(_plain)
 
     @overload(bisect.bisect_right)
-    def _bisect_right(a, x):  # type: ignore[no-untyped-def]
+    def _bisect_right(a, x, lo, hi):  # type: ignore[no-untyped-def]
         """The standard library's, for arrays."""
 
-        def search(a, x):  # type: ignore[no-untyped-def]
-            low = 0
-            high = len(a)
-            while low < high:
-                middle = (low + high) >> 1
+        def search(a, x, lo, hi):  # type: ignore[no-untyped-def]
+            while lo < hi:
+                middle = (lo + hi) >> 1
                 if x < a[middle]:
-                    high = middle
+                    hi = middle
                 else:
-                    low = middle + 1
-            return low
+                    lo = middle + 1
+            return lo
 
         return search

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..tables.lookup import TICKS_PER_MS
+from ..tables.lookup import OUTSIDE, TICKS_PER_MS
 from .compiled import compiled
 from .cost.iteration_factors import FACTOR_BITS
 from .cost.look_up import bound_ticks
-from .cost.record import OUTSIDE, Cost
+from .cost.record import Cost
 from .dtypes import Status
 from .iteration import World, give_tokens, make_pages
 from .policies.registry import accepts, decide, observe, place

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ..files.errors import UsageError
 from .compiled import compiled
-from .cost.record import NO_LIMIT, Cost
+from .cost.record import NO_LIMIT, Cost, head_of
 from .dtypes import REQUEST, SCALARS
 
 NEVER = 1 << 50  # a time that no run reaches, in ticks
@@ -64,16 +64,16 @@ class Limits:
         The mean context is rounded up, so a batch may count one more token for each decode than it holds. A request may
         decode alone, and its last prompt token may be a chunk after all others.
         """
-        header = cost.header[0]
-        kv_tokens = min(kv_tokens or NO_LIMIT, int(header["kv_tokens"]) - max_running)
+        head = head_of(cost)
+        kv_tokens = min(kv_tokens or NO_LIMIT, head.kv_tokens - max_running)
         return cls(
-            min(max_running, int(header["max_decodes"])),
+            min(max_running, head.max_decodes),
             kv_tokens // 16,
             16,
-            int(header["max_chunk_tokens"]),
-            int(header["max_batch_tokens"]),
-            int(header["max_prefix_tokens"]),
-            int(min(header["context_length"], header["max_context_tokens"], header["max_prefix_tokens"] + 1)),
+            head.max_chunk_tokens,
+            head.max_batch_tokens,
+            head.max_prefix_tokens,
+            min(head.context_length, head.max_context_tokens, head.max_prefix_tokens + 1),
         )
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ..files.errors import OutOfDomainError, UsageError
 from ..tables.lookup import TICKS_PER_MS
-from .cost import EXACT, Cost
+from .cost import EXACT, Cost, head_of
 from .cost.iteration_factors import Factors
 from .dtypes import ITERATION, RESULT
 from .heaps import heap_starts
@@ -126,7 +126,7 @@ def refusal(code: int, state: State, cost: Cost) -> Exception:
             "that; is a cached prefix longer than Limits.max_prefix_tokens or than the policy's cost holds?"
         )
     who = {OUTSIDE_POLICY_COST: "the policy's cost", OUTSIDE_TRUE_COST: "the true cost"}[code]
-    domain = {name: int(cost.header[name][0]) for name in ("max_decodes", "max_context_tokens", "kv_tokens")}
+    domain = {name: getattr(head_of(cost), name) for name in ("max_decodes", "max_context_tokens", "kv_tokens")}
     return OutOfDomainError(
         f"{where}, chunk {c}, prefix {u} lies outside of {who} ({domain}); keep the limits within it "
         "(Limits.within) or take a table of a larger domain"

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from ..files.errors import OutOfDomainError, TableFormatError
 from .batch import SCENES, Scene
 from .closure import read_surface
-from .fixed_point import Ticks, to_ms
-from .grid import Axes, Ladder, Points, Surface, scene_of
-from .lookup import MAX_TICKS, TICKS_PER_MS
+from .domain import Domain
+from .grid import Axes, Ladder, Points, Surface, Ticks, scene_of, to_ms
+from .lookup import MAX_TICKS, OUTSIDE, TICKS_PER_MS, WEIGHT_ONE, FlatTable, Head
 from .schema_v1 import AxesV1, AxisV1, BaseV1, LadderV1, SceneV1, TableV1
 
 AXIS_NAMES = ("decodes", "context_tokens", "prefix_tokens", "chunk_tokens")
@@ -30,21 +30,47 @@ class TableArrays:
     bound: Mapping[Scene, Surface]
     measured: Mapping[Scene, NDArray[np.bool_]]
 
-    def read(self, points: Points) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """(expected_ms, bound_ms), each of shape (points,), for points (n, k, c, u) inside the domain.
+    def read_ticks(self, points: Points) -> tuple[Ticks, Ticks]:
+        """(expected, bound) in ticks, each of shape (points,), for points (n, k, c, u) inside the domain.
 
         Raises OutOfDomainError when a scene among them was not measured.
         """
-        expected = np.empty(len(points))
-        bound = np.empty(len(points))
+        expected, bound = np.empty((2, len(points)), dtype=np.int64)
         names = scene_of(points)
         for name in np.unique(names):
             scene, here = Scene(str(name)), names == name
             if scene not in self.ladders:
                 raise OutOfDomainError(f"scene {scene.value} was not measured; the table has {list_scenes(self)}")
             for out, surfaces in ((expected, self.expected), (bound, self.bound)):
-                out[here] = to_ms(read_surface(self.axes, scene, self.ladders[scene], surfaces[scene], points[here]))
+                out[here] = read_surface(self.axes, scene, self.ladders[scene], surfaces[scene], points[here])
         return expected, bound
+
+    def read(self, points: Points) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """`read_ticks` in ms."""
+        expected, bound = self.read_ticks(points)
+        return to_ms(expected), to_ms(bound)
+
+    def flat(self, surfaces: Mapping[Scene, Surface], domain: Domain, unequal: int, several: int) -> FlatTable:
+        """`surfaces` (expected or bound) for look-ups, nodes as a list. unequal, several: factors in 1/4096."""
+        axes = self.axes
+        nodes: list[int] = []
+        ends = []
+        for knots in (axes.decodes, axes.context_tokens, axes.chunk_tokens, axes.prefix_tokens):
+            nodes += knots
+            ends.append(len(nodes))
+        starts = []
+        for scene in SCENES:
+            starts += [OUTSIDE, OUTSIDE]
+            if scene in surfaces:
+                ladder = self.ladders[scene].dense(surfaces[scene].ladder, domain.max_decodes + domain.max_chunk_tokens)
+                starts[-2:] = len(nodes), len(nodes) + len(ladder)
+                nodes += [*ladder.tolist(), *surfaces[scene].base.ravel().tolist()]
+        prefix_stride = len(axes.chunk_tokens)
+        context_stride = prefix_stride * len(axes.prefix_tokens)
+        strides = (context_stride * len(axes.context_tokens), context_stride, prefix_stride)
+        limits = (getattr(domain, name) for name in Domain.model_fields)
+        head = Head._make([*ends, *strides, *starts, *limits, unequal, several, WEIGHT_ONE])
+        return FlatTable(nodes, (head,))
 
 
 def list_scenes(arrays: TableArrays) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from ..files.errors import UsageError
 
@@ -18,6 +19,21 @@ class Scene(StrEnum):
 
 
 SCENES = (Scene.DECODE, Scene.PREFILL, Scene.MIXED)
+
+
+class Point(NamedTuple):
+    """The totals by which a table reads a batch: n decodes of mean context k, c chunk tokens after prefixes of u."""
+
+    n: int
+    k: int
+    c: int
+    u: int
+
+    @property
+    def scene(self) -> Scene:
+        if not self.c:
+            return Scene.DECODE
+        return Scene.MIXED if self.n else Scene.PREFILL
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +90,7 @@ class Batch:
 
     @property
     def scene(self) -> Scene:
-        if not self.chunks:
-            return Scene.DECODE
-        return Scene.MIXED if self.decode_contexts else Scene.PREFILL
+        return self.point().scene
 
     @property
     def decodes(self) -> int:
@@ -122,6 +136,6 @@ class Batch:
         """KV tokens held by the batch once it has run: decode contexts, prefixes and chunks."""
         return sum(self.decode_contexts) + self.prefix_tokens + self.chunk_tokens
 
-    def point(self) -> tuple[int, int, int, int]:
+    def point(self) -> Point:
         """(n, k, c, u) as the table reads it."""
-        return self.decodes, self.context_tokens, self.chunk_tokens, self.prefix_tokens
+        return Point(self.decodes, self.context_tokens, self.chunk_tokens, self.prefix_tokens)

@@ -14,8 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from .batch import Scene
-from .fixed_point import Ticks
-from .grid import Axes, Ladder, Points, Surface, batch_totals, locate_all, read_base
+from .grid import Axes, Ladder, Points, Surface, Ticks, batch_totals, locate_all, read_base
 
 # Between the knots of k and u two folds round up by less than a tick each on one side of a seam, and the
 # check at a knot itself rounds by one on the other: with this much slack at the knots every integer

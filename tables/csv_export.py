@@ -6,8 +6,6 @@ import csv
 import io
 from pathlib import Path
 
-import numpy as np
-
 from ..files.writing import write_atomically
 from .batch import SCENES
 from .cost_table import CostTable
@@ -35,7 +33,7 @@ def csv_text(table: CostTable) -> str:
         if scene not in table.arrays.ladders:
             continue
         points = node_points(table.arrays.axes, scene)
-        inside = np.asarray([table.domain.refusal(*point) is None for point in points.tolist()])
+        inside = table.domain.contains(points)
         measured = table.arrays.measured[scene].ravel()[inside]
         expected, bound = table.read(points[inside])
         for (n, k, c, u), e, b, m in zip(points[inside].tolist(), expected, bound, measured, strict=True):

@@ -1,9 +1,11 @@
-"""The batches a profile covers; a table refuses everything outside."""
+"""The batches that a profile covers. A table refuses everything outside."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
 from ..files.errors import OutOfDomainError
@@ -25,23 +27,34 @@ class Domain(BaseModel):
     kv_tokens: Annotated[Tokens, Field(description="KV capacity: n k + c + u at most")]
     context_length: Annotated[Tokens, Field(description="the model's limit for one request: u_i + c_i")]
 
-    def refusal(self, n: int, k: int, c: int, u: int) -> str | None:
-        """Why the totals (n, k, c, u) lie outside, or None. Says the limit that is broken first.
+    def contains(self, points: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which points (n, k, c, u) lie inside. Points: shape (points, 4), int64. Answer: shape (points,).
 
-        The limit of one request (`context_length`) is about single chunks and contexts, which totals
-        do not show: `refusal_of` checks it.
+        The limit of one request (`context_length`) is about single chunks and contexts, which totals do not show:
+        `refusal_of` checks it.
         """
-        for name, value, limit in (
+        mask = np.ones(len(points), dtype=np.bool_)
+        for _, values, limit in self._totals(*points.T):
+            mask &= values <= limit
+        return mask
+
+    def refusal(self, n: int, k: int, c: int, u: int) -> str | None:
+        """Why `contains` says no to the point, or None. Names the first limit that is broken."""
+        for name, value, limit in self._totals(n, k, c, u):
+            if value > limit:
+                return f"{name} = {value:,} is above the measured limit {limit:,}"
+        return None
+
+    def _totals(self, n: Any, k: Any, c: Any, u: Any) -> tuple[tuple[str, Any, int], ...]:
+        """(name, value, limit) of every limit; values are numbers or arrays, as n, k, c and u are."""
+        return (
             ("decodes n", n, self.max_decodes),
             ("mean context k", k, self.max_context_tokens),
             ("chunk tokens c", c, self.max_chunk_tokens),
             ("prefix tokens u", u, self.max_prefix_tokens),
             ("batch tokens n + c", n + c, self.max_batch_tokens),
             ("KV tokens n k + c + u", n * k + c + u, self.kv_tokens),
-        ):
-            if value > limit:
-                return f"{name} = {value:,} is above the measured limit {limit:,}"
-        return None
+        )
 
     def refusal_of(self, batch: Batch) -> str | None:
         """Why `batch` lies outside the domain, or None."""

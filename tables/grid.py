@@ -5,6 +5,7 @@ The reading here and the one in lookup.py give the same integers; a test holds t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -12,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .batch import Scene
-from .fixed_point import Ticks
-from .lookup import ROUND_UP, WEIGHT_BITS, WEIGHT_ONE
+from .lookup import MAX_TICKS, ROUND_UP, TICKS_PER_MS, WEIGHT_BITS, WEIGHT_ONE
 
+Ticks = NDArray[np.int64]  # times in 2^-14 ms
 Points = NDArray[np.int64]  # shape (points, 4), columns n, k, c, u
 SCENE_AXES: dict[Scene, tuple[str, ...]] = {
     Scene.DECODE: ("decodes", "context_tokens"),
@@ -24,6 +25,34 @@ SCENE_AXES: dict[Scene, tuple[str, ...]] = {
 POINT_COLUMN = {"decodes": 0, "context_tokens": 1, "chunk_tokens": 2, "prefix_tokens": 3}
 # Innermost first: prefix, context, decodes, chunk, the order of lookup.py.
 FOLD_ORDER = ("prefix_tokens", "context_tokens", "decodes", "chunk_tokens")
+
+
+def nearest_ticks(ms: NDArray[np.float64]) -> Ticks:
+    """Rounded to the nearest tick: expected times."""
+    return np.rint(np.asarray(ms) * TICKS_PER_MS).astype(np.int64)
+
+
+def ticks_up(ms: NDArray[np.float64]) -> Ticks:
+    """Rounded up to a whole tick: bounds, which may only grow."""
+    return np.ceil(np.asarray(ms) * TICKS_PER_MS).astype(np.int64)
+
+
+def to_ms(ticks: Ticks) -> NDArray[np.float64]:
+    """Exact: a tick is a power of two and every value is below 2^40 ticks."""
+    return np.asarray(ticks, dtype=np.float64) / TICKS_PER_MS
+
+
+def weight_of(factor: float | None) -> int:
+    """A factor as a whole number of 1/4096, rounded up; 1 where it was not measured."""
+    return WEIGHT_ONE if factor is None else math.ceil(factor * WEIGHT_ONE)
+
+
+def budget_ticks(budget_ms: float) -> int:
+    """Largest whole number of ticks within a budget. U <= budget in ms if and only if in ticks.
+
+    Raises ValueError for NaN.
+    """
+    return math.floor(max(min(budget_ms * TICKS_PER_MS, 2.0 * MAX_TICKS), -1.0))
 
 
 @dataclass(frozen=True, slots=True)

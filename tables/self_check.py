@@ -13,8 +13,7 @@ from .arrays import TableArrays
 from .batch import Scene
 from .closure import seams
 from .document import Finding
-from .fixed_point import Ticks, to_ms
-from .grid import SCENE_AXES
+from .grid import SCENE_AXES, Ticks, to_ms
 
 MAX_EXAMPLES = 3  # cells named per kind of finding; the count is always given
 

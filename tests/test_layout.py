@@ -98,7 +98,7 @@ def test_loading_a_table_imports_nothing_heavy():
     code = (
         "import sys, chunkfit\n"
         f"table = chunkfit.load({str(golden)!r})\n"
-        "table.largest_chunk(4, 100, 0, 25.0)\n"
+        "table.largest_chunk(decodes=4, context_tokens=100, prefix_tokens=0, budget_ms=25.0)\n"
         f"print([name for name in {HEAVY!r} if name in sys.modules])"
     )
     assert run_fresh(code) == "[]"

@@ -50,7 +50,7 @@ def test_the_core_alone_loads_a_table_and_answers(wheel, tmp_path):
     code = (
         "import importlib.util, sys, chunkfit\n"
         f"table = chunkfit.load({str(golden)!r})\n"
-        "assert table.largest_chunk(40, 1000, 0, 25.0) > 0\n"
+        "assert table.largest_chunk(decodes=40, context_tokens=1000, prefix_tokens=0, budget_ms=25.0) > 0\n"
         f"print([n for n in {HEAVY!r} if n in sys.modules or importlib.util.find_spec(n)])"
     )
     done = subprocess.run([python, "-c", code], check=True, capture_output=True, text=True, cwd=tmp_path)

@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...tables.batch import Scene
-from ...tables.domain import Domain
-from ...tables.grid import POINT_COLUMN, Points
+from ...tables.grid import POINT_COLUMN
 from .evidence import Evidence, Reading
 
 SAMPLES = 240  # of a curve: enough that steps stand
@@ -57,13 +56,9 @@ def _panel(evidence: Evidence, label: str, axis: str, reading: Reading) -> Panel
     x = np.unique(np.geomspace(max(int(along.min()), 1), int(along.max()), SAMPLES).round().astype(np.int64))
     points = np.tile(state, (len(x), 1))
     points[:, column] = x
-    inside = _inside(evidence.table.domain, points)
+    inside = evidence.table.domain.contains(points)
     expected_ms, bound_ms = evidence.arrays.read(points[inside])
     at = ", ".join(
         f"{name} {int(state[i]):,}" for i, name in enumerate("nkcu") if i != column and reading.rows.points[:, i].any()
     )
     return Panel(f"{label}; curve at {at}", axis, x[inside], expected_ms, bound_ms, reading)
-
-
-def _inside(domain: Domain, points: Points) -> NDArray[np.bool_]:
-    return np.asarray([domain.refusal(*point) is None for point in points.tolist()], dtype=np.bool_)

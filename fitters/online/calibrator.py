@@ -9,11 +9,9 @@ from dataclasses import dataclass
 from os import PathLike
 
 from ...files.errors import OutOfDomainError, UsageError
-from ...tables.adjusted_table import AdjustedTable
 from ...tables.batch import Batch
-from ...tables.calibrator import Calibrator
-from ...tables.cost_table import CostTable
-from ...tables.lookup import TICKS_PER_MS, WEIGHT_ONE
+from ...tables.cost_table import Calibrator, CostTable
+from ...tables.lookup import TICKS_PER_MS, WEIGHT_ONE, raised
 from .drift import MissCusum, PageHinkley
 from .state import ShiftV1, StateV1, read_state, write_state
 from .tracking import WIDEN_AT_ONCE, Level, Tail
@@ -49,7 +47,7 @@ class DriftEvent:
 class OnlineCalibrator(Calibrator):
     """Scales a table by what the engine measures, so that the bound goes on covering its share of iterations.
 
-    One factor on all bounds and one on all expected times (tables/adjusted_table.py says why not one a scene);
+    One factor on all bounds and one on all expected times (`CostTable.scaled` says why not one a scene);
     tracking.py says how they move, drift.py what raises an alarm.
 
     `observe` and `save` belong to one thread, the engine's loop. `table` may be read from any thread at any time:
@@ -78,10 +76,10 @@ class OnlineCalibrator(Calibrator):
         self._tail = Tail(aim)
         self._cusum = MissCusum(aim, 3 * aim)
         self._shift = PageHinkley()
-        self._table = AdjustedTable(table)
+        self._table = table
 
     @property
-    def table(self) -> AdjustedTable:
+    def table(self) -> CostTable:
         """The table of this moment. Take it once per decision and ask only that."""
         return self._table
 
@@ -98,7 +96,7 @@ class OnlineCalibrator(Calibrator):
         except OutOfDomainError:
             self.outside += 1
             return
-        missed = latency_ms > table.scaled_bound_ms(bound)
+        missed = latency_ms * TICKS_PER_MS > raised(int(bound * TICKS_PER_MS), table.bound.factor)
         self.observations += 1
         self.misses += missed
         over_expected = _log_ratio(latency_ms, expected)
@@ -153,8 +151,8 @@ class OnlineCalibrator(Calibrator):
 
     def _tell(self, kind: str) -> None:
         table = self._table
-        factors = f"expected times are {table.expected_factor / WEIGHT_ONE:.3f} times the table's, "
-        factors += f"bounds {table.bound_factor / WEIGHT_ONE:.3f} times"
+        factors = f"expected times are {table.expected.factor / WEIGHT_ONE:.3f} times the table's, "
+        factors += f"bounds {table.bound.factor / WEIGHT_ONE:.3f} times"
         event = DriftEvent(self.observations, kind, f"{MESSAGES[kind]} ({factors})")
         self.events.append(event)
         if self._on_event is not None:
@@ -164,8 +162,8 @@ class OnlineCalibrator(Calibrator):
         bound = math.ceil(math.exp(min(level + self._tail.value, LARGEST)) * WEIGHT_ONE)
         expected = round(math.exp(level) * WEIGHT_ONE)
         old = self._table
-        if bound != old.bound_factor or expected != old.expected_factor:
-            self._table = AdjustedTable(self._base, bound, expected)
+        if bound != old.bound.factor or expected != old.expected.factor:
+            self._table = self._base.scaled(bound, expected)
 
 
 def _in_margins(over_expected: float, over_bound: float) -> float:

@@ -1,10 +1,10 @@
 """What an iteration costs, in the form that compiled code reads: a table's surfaces, or a formula."""
 
-from .flat_table import from_table
+from ...tables.lookup import OUTSIDE
 from .formula import CURVED, SLOWEAVE, Formula
 from .iteration_factors import EXACT, noise_factors, residual_factors
 from .look_up import bound_ticks, largest_chunk
-from .record import OUTSIDE, Cost, scaled
+from .record import Cost, from_table, head_of, scaled, with_factor
 
 __all__ = [
     "CURVED",
@@ -15,8 +15,10 @@ __all__ = [
     "Formula",
     "bound_ticks",
     "from_table",
+    "head_of",
     "largest_chunk",
     "noise_factors",
     "residual_factors",
     "scaled",
+    "with_factor",
 ]

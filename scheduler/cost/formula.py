@@ -11,15 +11,17 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any
 
-import numpy as np
-
 from ...files.errors import UsageError
-from ...tables.lookup import TICKS_PER_MS
+from ...tables.lookup import OUTSIDE, TICKS_PER_MS, WEIGHT_ONE, Head
 from ..compiled import compiled
-from .record import FORMULA, Cost, empty_header
+from .record import NO_LIMIT, Cost, cost_of
 
 UNIT_BITS = 30  # a tick is 2^30 units
 HALF_TICK = 1 << (UNIT_BITS - 1)
+# No knots, no scenes, no limits, factors of 1.
+HEAD_OF_FORMULA = Head(*[0] * 7, *[OUTSIDE] * 6, *[NO_LIMIT] * 7, *[WEIGHT_ONE] * 3)
+# Where a coefficient stands among the nodes, in the order of `Formula`.
+OVERHEAD, FLOOR, BATCH_TOKEN, DECODES, DECODE, DECODE_CONTEXT, CHUNKS, CHUNK_TOKEN, CHUNK_PREFIX, CHUNK_PAIR = range(10)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,15 +41,15 @@ class Formula:
 
     def cost(self) -> Cost:
         """For look-ups. Raises UsageError for a coefficient that is negative or no number."""
-        header = empty_header(FORMULA)
+        coefficients = []
         for field in fields(self):
             value = getattr(self, field.name)
             if not 0 <= value < 1e4:
                 raise UsageError(f"Formula: {field.name} is {value} ms; expected 0 to 10,000")
             # A pair is counted twice, as c (2 u + c), so that its half stays whole.
             scale = TICKS_PER_MS << UNIT_BITS if field.name != "chunk_pair" else TICKS_PER_MS << (UNIT_BITS - 1)
-            header[field.name] = round(value * scale)
-        return Cost(header, np.zeros(0, np.int64))
+            coefficients.append(round(value * scale))
+        return cost_of(coefficients, HEAD_OF_FORMULA)
 
 
 # SLOWeave 4.1
@@ -67,27 +69,28 @@ CURVED = Formula(
 
 
 @compiled
-def formula_ticks(header: Any, n: int, k: int, c: int, u: int) -> int:
-    """Ticks of a batch; header: one row of HEADER."""
-    units = header["overhead"] + max(header["floor"], header["batch_token"] * (n + c))
+def formula_ticks(nodes: Any, n: int, k: int, c: int, u: int) -> int:
+    """Ticks of a batch; nodes: the coefficients."""
+    units = nodes[OVERHEAD] + max(nodes[FLOOR], nodes[BATCH_TOKEN] * (n + c))
     if n:
-        units += header["decodes"] + n * (header["decode"] + header["decode_context"] * k)
+        units += nodes[DECODES] + n * (nodes[DECODE] + nodes[DECODE_CONTEXT] * k)
     if c:
-        units += header["chunks"] + c * (header["chunk_token"] + header["chunk_pair"] * (2 * u + c))
-        units += header["chunk_prefix"] * u
+        units += nodes[CHUNKS] + c * (nodes[CHUNK_TOKEN] + nodes[CHUNK_PAIR] * (2 * u + c)) + nodes[CHUNK_PREFIX] * u
     return int((units + HALF_TICK) >> UNIT_BITS)
 
 
 @compiled
-def largest_by_formula(header: Any, n: int, k: int, u: int, limit: int, top: int, align: int, whole: int) -> int:
-    """As `tables.lookup.largest_fitting`: `whole` or the largest multiple of `align` up to `top` within `limit`."""
-    if whole and formula_ticks(header, n, k, whole, u) <= limit:
-        return whole
+def largest_by_formula(nodes: Any, n: int, k: int, u: int, limit: int, max_chunk: int, align: int) -> int:
+    """Largest chunk within `limit`: max_chunk or a multiple of align; 0 where the decodes alone are above it."""
+    if not max_chunk or (n and formula_ticks(nodes, n, k, 0, 0) > limit):
+        return 0
+    if formula_ticks(nodes, n, k, max_chunk, u) <= limit:
+        return max_chunk
     low = 0
-    high = top // align
+    high = max_chunk // align
     while low < high:
         middle = (low + high + 1) >> 1
-        if formula_ticks(header, n, k, middle * align, u) <= limit:
+        if formula_ticks(nodes, n, k, middle * align, u) <= limit:
             low = middle
         else:
             high = middle - 1

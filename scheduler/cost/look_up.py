@@ -1,111 +1,73 @@
-"""The two questions a scheduler asks of a cost, table or formula: a batch's time, and the largest chunk in time.
+"""The questions that a scheduler asks of a cost, table or formula: a batch's time, the largest chunk in time.
 
-A batch is its totals: n decodes of mean context k (rounded up) and longest context `longest`, c prompt tokens
-in `chunks` chunks after prefixes of u tokens together. The answers are those of `CostTable`, in ticks.
+A batch is its totals, as in `tables.lookup`; answers are ticks and tokens. For a table they are those of `CostTable`.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from ...tables.fixed_point import raised
-from ...tables.lookup import WEIGHT_ONE
+import numpy as np
+from numpy.typing import NDArray
+
+from ...files.errors import OutOfDomainError
+from ...tables import lookup
+from ...tables.grid import to_ms
+from ...tables.lookup import OUTSIDE, WEIGHT_ONE
 from ..compiled import compiled
-from .flat_table import largest_by_table, table_ticks
 from .formula import formula_ticks, largest_by_formula
-from .record import FORMULA, OUTSIDE, Cost
-
-
-@compiled
-def _inside(header: Any, n: int, k: int, c: int, u: int) -> bool:
-    return bool(
-        n <= header["max_decodes"]
-        and k <= header["max_context_tokens"]
-        and c <= header["max_chunk_tokens"]
-        and u <= header["max_prefix_tokens"]
-        and n + c <= header["max_batch_tokens"]
-        and n * k + c + u <= header["kv_tokens"]
-    )
-
-
-@compiled
-def _ticks(cost: Cost, n: int, k: int, c: int, u: int) -> int:
-    header = cost.header[0]
-    if header["kind"] == FORMULA:
-        return formula_ticks(header, n, k, c, u)
-    return table_ticks(header, cost.nodes, n, k, c, u)
+from .record import Cost
 
 
 @compiled
 def bound_ticks(cost: Cost, n: int, k: int, longest: int, c: int, u: int, chunks: int) -> int:
-    """Time of one iteration as `CostTable.bound_ms` gives it; OUTSIDE where the table refuses.
-
-    The context length is a limit of single requests: the caller keeps it for several chunks.
-    """
-    header = cost.header[0]
+    """`tables.lookup.bound_ticks`; a formula reads equal contexts and one chunk."""
+    if cost.head[0].knots_end:
+        return lookup.bound_ticks(cost, n, k, longest, c, u, chunks)
     if not n and not c:
         return 0
-    if not _inside(header, n, k, c, u) or longest > header["context_length"]:
-        return OUTSIDE
-    if chunks == 1 and u + c > header["context_length"]:
-        return OUTSIDE
-    ticks = _ticks(cost, n, k, c, u)
-    if ticks == OUTSIDE:
-        return OUTSIDE
-    if longest > k and header["unequal"] > WEIGHT_ONE:
-        ticks = raised(ticks, header["unequal"])
-        if _inside(header, n, longest, c, u):
-            ticks = min(ticks, _ticks(cost, n, longest, c, u))
-    if chunks > 1:
-        ticks = raised(ticks, header["several"])
-    return raised(ticks, header["factor"])
-
-
-@compiled
-def _largest(cost: Cost, n: int, k: int, u: int, limit: int, max_chunk: int, align: int, chunks: int) -> int:
-    """`largest_chunk` of equal contexts."""
-    header = cost.header[0]
-    if not _inside(header, n, k, 0, u) or (chunks == 1 and u > header["context_length"]):
-        return OUTSIDE
-    top = min(
-        max_chunk,
-        header["max_chunk_tokens"],
-        header["max_batch_tokens"] - n,
-        header["kv_tokens"] - n * k - u,
-    )
-    if chunks == 1:
-        top = min(top, header["context_length"] - u)
-    if n:
-        alone = _ticks(cost, n, k, 0, 0)
-        if alone == OUTSIDE:
-            return OUTSIDE
-        if alone > limit:
-            return 0
-    if top == 0:
-        return 0
-    whole = top if top == max_chunk else 0
-    if header["kind"] == FORMULA:
-        return largest_by_formula(header, n, k, u, limit, top, align, whole)
-    return largest_by_table(header, cost.nodes, n, k, u, limit, top, align, whole)
+    return int(lookup.raised(formula_ticks(cost.nodes, n, k, c, u), cost.head[0].factor))
 
 
 @compiled
 def largest_chunk(
     cost: Cost, n: int, k: int, longest: int, u: int, limit: int, max_chunk: int, align: int, chunks: int
 ) -> int:
-    """`CostTable.largest_chunk` with a limit in ticks, for `chunks` chunks together; OUTSIDE where it raises.
+    """`tables.lookup.largest_chunk`, with the same candidates of a formula."""
+    if cost.head[0].knots_end:
+        return lookup.largest_chunk(cost, n, k, longest, u, limit, max_chunk, align, chunks)
+    return largest_by_formula(cost.nodes, n, k, u, limit * WEIGHT_ONE // cost.head[0].factor, max_chunk, align)
 
-    max_chunk is a candidate itself, as are the multiples of align.
+
+@compiled
+def _add_ticks_alone(cost: Cost, prompts: Any, cached: Any, chunk_tokens: int, ticks: Any) -> int:
+    """Adds each prompt's time to `ticks`; the first row outside of the cost, or OUTSIDE where there is none."""
+    for i in range(len(prompts)):
+        done = cached[i]
+        while done < prompts[i]:
+            chunk = min(chunk_tokens, prompts[i] - done)
+            time = bound_ticks(cost, 0, 0, 0, chunk, done, 1)
+            if time == OUTSIDE:
+                return i
+            ticks[i] += time
+            done += chunk
+    return OUTSIDE
+
+
+def alone_ms(cost: Cost, requests: NDArray[Any], chunk_tokens: int) -> NDArray[np.float64]:
+    """Time to the first token of each request on an idle device, (m,) ms: what a `slowdown` target is a multiple of.
+
+    requests: WORKLOAD (m,). The cached prefix apart, a prompt is computed in chunks of up to `chunk_tokens`; a formula
+    takes it whole where chunk_tokens allows. Raises OutOfDomainError naming the row.
     """
-    header = cost.header[0]
-    if longest > k and longest > header["context_length"]:
-        return OUTSIDE
-    limit = limit * WEIGHT_ONE // header["factor"]
-    if chunks > 1:
-        limit = limit * WEIGHT_ONE // header["several"]
-    if longest <= k or header["unequal"] == WEIGHT_ONE:
-        return _largest(cost, n, k, u, limit, max_chunk, align, chunks)
-    tokens = _largest(cost, n, k, u, limit * WEIGHT_ONE // header["unequal"], max_chunk, align, chunks)
-    if longest <= header["max_context_tokens"] and n * longest + u <= header["kv_tokens"]:
-        tokens = max(tokens, _largest(cost, n, longest, u, limit, max_chunk, align, chunks))
-    return tokens
+    ticks = np.zeros(len(requests), np.int64)
+    prompts = requests["prompt_tokens"].astype(np.int64)
+    cached = requests["cached_tokens"].astype(np.int64)
+    row = int(_add_ticks_alone(cost, prompts, cached, chunk_tokens, ticks))
+    if row != OUTSIDE:
+        raise OutOfDomainError(
+            f"row {row} (from 0): a prompt of {prompts[row]:,} tokens, {cached[row]:,} of them cached, lies "
+            "outside of the true cost, which `slowdown` needs for its time alone: cut prompts (max_prompt=N), say "
+            "ttft=1s instead, or take a table of a larger domain"
+        )
+    return to_ms(ticks)

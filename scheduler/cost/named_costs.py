@@ -18,10 +18,9 @@ from ...files.record import LeftOut
 from ...files.record_files import records_of
 from ...files.specs import OptionsModel, Share, Text, choice, factor, join, read_options, split_options
 from ...tables.cost_table import CostTable
-from .flat_table import from_table
 from .formula import CURVED, SLOWEAVE, Formula
 from .iteration_factors import EXACT, Factors, noise_factors, residual_factors
-from .record import Cost, scaled
+from .record import Cost, from_table, scaled
 
 FORMULAS: dict[str, Formula] = {"sloweave": SLOWEAVE, "curved": CURVED}
 SAME = "same"

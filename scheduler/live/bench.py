@@ -16,8 +16,7 @@ from ...files.host import installed_version
 from ...profiler.plan import sentinel_point
 from ...profiler.sentinel import SentinelVerdict, judge
 from ...tables.batch import Batch
-from ...tables.calibrator import Calibrator
-from ...tables.cost_table import CostTable
+from ...tables.cost_table import Calibrator, CostTable
 from ...tables.fingerprint import require_same
 from ..policies import Policy
 from ..run_report import CostsV1, RunReport, scheduling_facts, workload_facts

@@ -13,10 +13,9 @@ import torch
 from numpy.typing import NDArray
 
 from ...profiler.timing import quiet_gc
-from ...tables.calibrator import Calibrator
-from ...tables.cost_table import CostTable
+from ...tables.cost_table import Calibrator, CostTable
 from ...tables.lookup import TICKS_PER_MS
-from ..cost import OUTSIDE, Cost, from_table
+from ..cost import OUTSIDE, Cost, from_table, with_factor
 from ..iteration import give_tokens, make_pages, sum_up_unfinished
 from ..loop import OUTSIDE_POLICY_COST, STUCK, arrive, next_arrival
 from ..policies import Policy
@@ -140,7 +139,7 @@ class _Serving:
         self.world = world_of(requests, Conditions(until_ms=outside.until_ms))
         self.state = empty_state(len(requests), policy.parameters(), limits)
         self.costs = costs
-        self.belief = Cost(costs.bound.header.copy(), costs.bound.nodes)  # its factor may move
+        self.belief = costs.bound  # a calibrator gives it another factor
         self.executor = executor
         self.calibrator = calibrator
         self.outside = outside
@@ -237,7 +236,7 @@ class _Serving:
         self.flight.land()
         if self.calibrator is not None:
             self.calibrator.observe(batch_of(decodes, chunks), engine_ms)
-            self.belief.header["factor"] = self.calibrator.table.bound_factor
+            self.belief = with_factor(self.belief, self.calibrator.table.bound.factor)
         if self.outside.watch is not None and end_ms >= self.shown_ms:
             self.shown_ms = end_ms + SHOWN_EVERY_MS
             self.outside.watch(self._glance(end_ms, row))

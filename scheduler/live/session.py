@@ -79,4 +79,4 @@ def session(bench: Bench, plan: Plan) -> tuple[LiveStudyV1, list[Outcome]]:
 def _calibrated(bench: Bench) -> CalibratedV1 | None:
     if bench.calibrator is None:
         return None
-    return CalibratedV1(bound_factor=bench.calibrator.table.bound_factor / WEIGHT_ONE)
+    return CalibratedV1(bound_factor=bench.calibrator.table.bound.factor / WEIGHT_ONE)

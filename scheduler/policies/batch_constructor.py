@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from ...tables.lookup import OUTSIDE
 from ..compiled import compiled
 from ..cost.look_up import bound_ticks
-from ..cost.record import OUTSIDE, Cost
+from ..cost.record import Cost
 from ..serving_state import ORDER, SCHEDULE, State, mean_context, next_deadline
 from .order import time_of, tokens_within
 

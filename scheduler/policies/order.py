@@ -7,9 +7,10 @@ longest chunk within a time budget.
 
 from __future__ import annotations
 
+from ...tables.lookup import OUTSIDE
 from ..compiled import compiled
 from ..cost.look_up import bound_ticks
-from ..cost.record import OUTSIDE, Cost
+from ..cost.record import Cost
 from ..heaps import sink
 from ..serving_state import (
     CUMULATIVE_PREFIXES,

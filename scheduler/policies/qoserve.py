@@ -10,10 +10,10 @@ from typing import Any
 
 from pydantic import Field
 
-from ...tables.lookup import MAX_TICKS
+from ...tables.lookup import MAX_TICKS, OUTSIDE
 from ..compiled import compiled
 from ..cost.look_up import bound_ticks
-from ..cost.record import OUTSIDE, Cost
+from ..cost.record import Cost
 from ..serving_state import DECODES, QUEUE, State, join_queue, leave_queue, mean_context, next_deadline
 from .order import allocate, ordered_tokens, put_in_order, time_of
 from .policy_options import Deadline, Milliseconds, PerSecond, PolicyOptions, Tokens, Variant, Weight

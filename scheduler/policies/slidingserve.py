@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from ...tables.lookup import MAX_TICKS
+from ...tables.lookup import MAX_TICKS, OUTSIDE
 from ..compiled import compiled
 from ..cost.look_up import bound_ticks
-from ..cost.record import OUTSIDE, Cost
+from ..cost.record import Cost
 from ..serving_state import CUMULATIVE_TOKENS, DECODES, ORDER, QUEUE, State, give, mean_context, next_deadline
 from .batch_constructor import CANDIDATES, construct, first_slack
 from .order import PLACE_BITS, allocate, ordered_tokens, put_in_order, time_of, tokens_within

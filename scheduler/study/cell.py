@@ -13,7 +13,7 @@ from pydantic import Field
 
 from ...files.errors import UsageError
 from ...tables.schema_v1 import Count, Sha256, Strict
-from ..cost.alone import alone_ms
+from ..cost.look_up import alone_ms
 from ..cost.named_costs import NamedCost
 from ..policies import policy
 from ..run_report import CostsV1, RunReport, SchedulingV1, workload_facts

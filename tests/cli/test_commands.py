@@ -5,11 +5,12 @@ import re
 import shutil
 
 import pytest
+from support.chunk_of import chunk_of
 
 from chunkfit import Batch, CostTable
 from chunkfit.cli.main import COMMANDS
 from chunkfit.tables.document import checksum
-from chunkfit.tables.fixed_point import to_ms
+from chunkfit.tables.grid import to_ms
 
 
 def edited(made, tmp_path, change, reseal=True):
@@ -34,7 +35,7 @@ def test_chunk_answers_with_its_margin(made, command):
     table = CostTable.load(made / "table.json")
     done = command("chunk", made / "table.json", "--decodes", 40, "--context", 1000, "--budget", "25ms", "--json")
     answer = done.json
-    assert answer["chunk_tokens"] == table.largest_chunk(40, 1000, 0, 25.0)
+    assert answer["chunk_tokens"] == chunk_of(table)
     assert answer["bound_ms"] == table.bound_ms(Batch.of(40, 1000, answer["chunk_tokens"]))
     assert answer["margin_ms"] == answer["bound_ms"] - answer["expected_ms"]
     assert answer["synthetic"] is True
@@ -47,7 +48,7 @@ def test_chunk_takes_the_longest_context(made, command):
     table = CostTable.load(made / "table.json")
     state = ("--decodes", 40, "--context", 1000, "--budget", "25ms", "--json")
     answer = command("chunk", made / "table.json", *state, "--longest-context", 30_000).json
-    assert answer["chunk_tokens"] == table.largest_chunk(40, 1000, 0, 25.0, longest_context=30_000)
+    assert answer["chunk_tokens"] == chunk_of(table, longest_context=30_000)
     assert answer["chunk_tokens"] < command("chunk", made / "table.json", *state).json["chunk_tokens"]
     batch = Batch.with_chunks([30_000, *[256] * 25, *[257] * 14], [(answer["chunk_tokens"], 0)])
     assert (batch.context_tokens, answer["bound_ms"]) == (1000, table.bound_ms(batch))

@@ -8,8 +8,7 @@ from chunkfit.fitters.isotonic_projection import isotonic_projection
 from chunkfit.fitters.node_residuals import base_weights, ladder_weights, smooth_residuals, smoothness
 from chunkfit.fitters.rows import Rows
 from chunkfit.tables.batch import Scene
-from chunkfit.tables.fixed_point import nearest_ticks, to_ms
-from chunkfit.tables.grid import Axes, Ladder, node_points, read_base
+from chunkfit.tables.grid import Axes, Ladder, nearest_ticks, node_points, read_base, to_ms
 
 AXES = Axes((1, 4, 16), (16, 256, 2048), (0, 64, 512), (1, 8, 64, 256))
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.chunk_of import chunk_of
 from support.random_tables import random_table
 
 from chunkfit.files.errors import UsageError
@@ -21,8 +22,8 @@ from chunkfit.scheduler.cost import (
 )
 from chunkfit.scheduler.cost.iteration_factors import FACTOR_ONE
 from chunkfit.tables import Batch, OutOfDomainError
-from chunkfit.tables.adjusted_table import AdjustedTable
-from chunkfit.tables.fixed_point import budget_ticks
+from chunkfit.tables.grid import budget_ticks
+from chunkfit.tables.lookup import WEIGHT_ONE
 
 TICK = 1 << 14
 
@@ -67,9 +68,9 @@ def test_largest_chunks_are_the_tables(seed, factor, data):
     max_chunk = data.draw(st.integers(0, 60))
     align = data.draw(st.sampled_from([1, 2, 7, 16]))
     cost = scaled(from_table(table), factor)
-    adjusted = AdjustedTable(table, int(cost.header["factor"][0]))
+    view = table.scaled(int(cost.head[0].factor), WEIGHT_ONE)
     found = largest_chunk(cost, n, k, longest, u, budget_ticks(budget), max_chunk, align, 1)
-    assert found == refused(lambda: adjusted.largest_chunk(n, k, u, budget, max_chunk, align, longest))
+    assert found == refused(lambda: chunk_of(view, n, k, u, budget, max_chunk, align, longest))
 
 
 @settings(max_examples=100, deadline=None)

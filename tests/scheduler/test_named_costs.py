@@ -6,7 +6,7 @@ import pytest
 import chunkfit
 from chunkfit.files.errors import LogFormatError, OutOfDomainError, TableFormatError, UsageError
 from chunkfit.scheduler.cost import CURVED, SLOWEAVE, bound_ticks, from_table, residual_factors
-from chunkfit.scheduler.cost.alone import alone_ms
+from chunkfit.scheduler.cost.look_up import alone_ms
 from chunkfit.scheduler.cost.named_costs import policy_cost, true_cost
 from tests.support.serving import workload
 from tests.support.studies import TABLE

@@ -143,7 +143,7 @@ def test_a_queue_that_can_never_move_is_an_error():
 def test_limits_within_a_table_never_leave_it():
     for seed in range(30):
         table = from_table(random_table(seed))
-        if table.header["kv_tokens"][0] < 40:
+        if table.head[0].kv_tokens < 40:
             continue
         limits = Limits.within(table, 8)
         rng = np.random.default_rng(seed)

@@ -34,7 +34,7 @@ def test_the_chunk_is_safe_and_no_larger_one_is(seed):
     n, k, longest = len(decodes), mean_context(state), int(state.scalars[0]["longest_context"])
     waiting = state.requests[n]
     u, rest = int(waiting["computed"]), target - int(waiting["computed"])
-    if longest > cost.header[0]["context_length"]:
+    if longest > cost.head[0].context_length:
         return  # no such request
     deadline = min(int(state.requests[i]["last_token"] + state.requests[i]["tpot"]) for i in range(n))
     budget = max(0, deadline - int(state.scalars[0]["now"]))

@@ -29,5 +29,5 @@ def led(table: CostTable, seed: int, count: int, slower: Callable[[np.ndarray, n
         batch, view = Batch.of(*point), calibrator.table
         before = calibrator.misses
         calibrator.observe(batch, ms)
-        missed[i], factor[i] = calibrator.misses > before, view.bound_factor / 4096
+        missed[i], factor[i] = calibrator.misses > before, view.bound.factor / 4096
     return Run(calibrator, missed, factor)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.chunk_of import chunk_of
 from support.random_tables import random_table
 
 from chunkfit.files.errors import UsageError
@@ -58,9 +59,7 @@ def test_largest_chunk_is_brute_force(seed, data):
     align = data.draw(st.sampled_from([1, 2, 7, 16]))
     if not answers(table, n, k, u):
         return
-    assert table.largest_chunk(n, k, u, budget, max_chunk, align) == brute_force(
-        table, n, k, u, budget, max_chunk, align
-    )
+    assert chunk_of(table, n, k, u, budget, max_chunk, align) == brute_force(table, n, k, u, budget, max_chunk, align)
 
 
 @settings(max_examples=250, deadline=None)
@@ -75,9 +74,9 @@ def test_largest_chunk_falls_with_work_and_rises_with_budget(seed, data):
     max_chunk, align = data.draw(st.integers(0, 60)), data.draw(st.sampled_from([1, 4, 16]))
     if not answers(table, n, k, u) or not answers(table, *more):
         return
-    least = table.largest_chunk(*more, budget, max_chunk, align)
-    assert least <= table.largest_chunk(n, k, u, budget, max_chunk, align)
-    assert least <= table.largest_chunk(*more, budget + extra, max_chunk, align)
+    least = chunk_of(table, *more, budget, max_chunk, align)
+    assert least <= chunk_of(table, n, k, u, budget, max_chunk, align)
+    assert least <= chunk_of(table, *more, budget + extra, max_chunk, align)
 
 
 @settings(max_examples=300, deadline=None)
@@ -220,16 +219,16 @@ def test_largest_chunk_beside_unequal_contexts_is_brute_force(seed, data):
             best = c if table.bound_ms(Batch.with_chunks(contexts, [(c, prefix)])) <= budget else best
     if table.bound_ms(Batch.with_chunks(contexts, [])) > budget:
         best = 0
-    assert table.largest_chunk(len(contexts), k, prefix, budget, max_chunk, align, longest) == best
+    assert chunk_of(table, len(contexts), k, prefix, budget, max_chunk, align, longest) == best
 
 
 def test_a_longest_context_below_the_mean_or_past_the_model_is_refused():
     table = random_table(5)
     d = table.domain
     with pytest.raises(UsageError, match="longest_context=1"):
-        table.largest_chunk(1, 2, 0, 1.0, longest_context=1)
+        chunk_of(table, 1, 2, 0, 1.0, longest_context=1)
     with pytest.raises(OutOfDomainError, match=f"context of {d.context_length + 1:,} tokens exceeds the context"):
-        table.largest_chunk(1, 1, 0, 1.0, longest_context=d.context_length + 1)
+        chunk_of(table, 1, 1, 0, 1.0, longest_context=d.context_length + 1)
 
 
 def test_several_chunks_are_read_as_the_one_that_bounds_them():
@@ -243,7 +242,7 @@ def test_outside_the_domain_is_refused_with_the_limit():
     with pytest.raises(OutOfDomainError, match=f"decodes n = {d.max_decodes + 1}.*limit {d.max_decodes}"):
         table.expected_ms(Batch.of(d.max_decodes + 1, 1))
     with pytest.raises(OutOfDomainError, match="decodes n"):
-        table.largest_chunk(d.max_decodes + 1, 1, 0, 5.0)
+        chunk_of(table, d.max_decodes + 1, 1, 0, 5.0)
     with pytest.raises(OutOfDomainError, match="context length"):
         table.bound_ms(Batch.of(0, 0, 1, d.context_length))
 
@@ -252,9 +251,9 @@ def test_impossible_arguments_are_named():
     table = random_table(5)
     for arguments in ((-1, 5, 0, 1.0), (1, 0, 0, 1.0), (1, 1, -1, 1.0), (1, 1, 0, float("nan")), (1, 1, 0, 1.0, -1)):
         with pytest.raises(UsageError, match="largest_chunk"):
-            table.largest_chunk(*arguments)
+            chunk_of(table, *arguments)
     with pytest.raises(UsageError, match="align"):
-        table.largest_chunk(1, 1, 0, 1.0, 8, 0)
+        chunk_of(table, 1, 1, 0, 1.0, 8, 0)
 
 
 def test_a_domain_cut_is_no_candidate_of_its_own():
@@ -267,5 +266,5 @@ def test_a_domain_cut_is_no_candidate_of_its_own():
             for n in range(1, d.max_decodes + 1):
                 if not answers(table, n, 1, 0):
                     break
-                chunks.append(table.largest_chunk(n, 1, 0, budget, d.max_chunk_tokens + 1, 16))
+                chunks.append(chunk_of(table, n, 1, 0, budget, d.max_chunk_tokens + 1, 16))
             assert chunks == sorted(chunks, reverse=True)

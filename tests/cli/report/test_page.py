@@ -15,7 +15,7 @@ from chunkfit.cli.report.evidence import gather, misses
 from chunkfit.cli.report.figures import MOST_DOTS, thinned
 from chunkfit.cli.report.write import report_html
 from chunkfit.files.errors import TableFormatError, UsageError
-from chunkfit.tables.fixed_point import to_ms
+from chunkfit.tables.grid import to_ms
 
 SECTIONS = ["curves", "residuals", "coverage", "gap", "candidates", "drift", "fingerprint"]
 EMPTY = {"meta", "link", "br", "img", "hr", "input"}

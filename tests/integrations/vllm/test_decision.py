@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from support.chunk_of import chunk_of
 from support.served_table import DOMAIN, served_table
 
 from chunkfit.files.errors import FingerprintMismatchError, TableFormatError, UsageError
@@ -43,7 +44,7 @@ def prompt_of(name="p", target=5000, computed=0, begun=False, arrival_ms=0.0):
 def test_the_chunk_is_the_tables_largest(table, waited_ms, prefix):
     decodes = decodes_of([2000] * 16, waited_ms=waited_ms)
     decision = decider_of(table).decide(NOW, decodes, [prompt_of(target=65_000, computed=prefix, begun=True)], ROOM)
-    expected = table.largest_chunk(16, 2000, prefix, 25.0 - waited_ms, max_chunk=65_000 - prefix)
+    expected = chunk_of(table, 16, 2000, prefix, 25.0 - waited_ms, max_chunk=65_000 - prefix)
     assert decision.chosen == ((0, expected),)
     assert decision.bound_ms <= decision.budget_ms == pytest.approx(25.0 - waited_ms, abs=1e-3)
     assert not decision.outside
@@ -74,7 +75,7 @@ def test_targets_of_single_requests_bind(table):
 def test_speculative_rows_count_as_decodes(table):
     one = decider_of(table).decide(NOW, decodes_of([2000] * 16), [prompt_of()], ROOM)
     four = decider_of(table).decide(NOW, decodes_of([2000] * 64), [prompt_of()], ROOM)
-    assert four.chunk_tokens == table.largest_chunk(64, 2000, 0, 25.0, max_chunk=5000) < one.chunk_tokens
+    assert four.chunk_tokens == chunk_of(table, 64, 2000, max_chunk=5000) < one.chunk_tokens
 
 
 def test_outside_the_domain_decodes_run_alone_but_for_a_block_now_and_then(table):
@@ -114,7 +115,7 @@ def test_unequal_contexts_reach_the_table(table):
     contexts = rng.integers(100, 4000, 16).tolist()
     decision = decider_of(table).decide(NOW, decodes_of(contexts), [prompt_of()], ROOM)
     mean = -(-sum(contexts) // 16)
-    assert decision.chunk_tokens == table.largest_chunk(16, mean, 0, 25.0, 5000, longest_context=max(contexts))
+    assert decision.chunk_tokens == chunk_of(table, 16, mean, max_chunk=5000, longest_context=max(contexts))
 
 
 def test_warming_up_leaves_nothing_behind(table):

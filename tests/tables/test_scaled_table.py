@@ -1,17 +1,14 @@
 """A live factor changes no order: between knots, across scenes, and in the largest chunk."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
+from support.chunk_of import chunk_of
 from support.random_tables import random_table
 
 from chunkfit import Batch, OutOfDomainError
 from chunkfit.files.errors import UsageError
-from chunkfit.tables.adjusted_table import AdjustedTable
 from chunkfit.tables.closure import read_surface, seams
-from chunkfit.tables.fixed_point import raised
-from chunkfit.tables.lookup import WEIGHT_ONE
+from chunkfit.tables.lookup import WEIGHT_ONE, raised
 
 FACTORS = [1, 1000, WEIGHT_ONE - 1, WEIGHT_ONE, WEIGHT_ONE + 1, 5325, 40_001]
 
@@ -50,7 +47,7 @@ def gains(batch):
 @pytest.mark.parametrize("seed", range(12))
 def test_more_work_never_takes_less(seed):
     table, rng = random_table(seed), np.random.default_rng(seed)
-    views = [AdjustedTable(table, int(rng.choice(FACTORS)), int(rng.choice(FACTORS))) for _ in range(4)]
+    views = [table.scaled(int(rng.choice(FACTORS)), int(rng.choice(FACTORS))) for _ in range(4)]
     compared = 0
     for batch in random_batches(table, rng, 60):
         assert all(view.expected_ms(batch) <= view.bound_ms(batch) for view in views)
@@ -82,7 +79,7 @@ def test_a_factor_per_scene_would_break_a_seam():
     """Decodes 5% up and mixed batches not: somewhere a chunk token more would take less."""
     broken = 0
     for table in map(random_table, range(12)):
-        decode, mixed = AdjustedTable(table, 4301), AdjustedTable(table)
+        decode, mixed = table.scaled(4301, WEIGHT_ONE), table
         for n, k in np.ndindex(table.domain.max_decodes, table.domain.max_context_tokens):
             less, more = Batch.of(n + 1, k + 1), Batch.of(n + 1, k + 1, 1)
             if table.domain.refusal_of(more) is None:
@@ -97,7 +94,7 @@ def test_the_largest_chunk_is_the_largest(seed):
     table, rng = random_table(seed), np.random.default_rng(100 + seed)
     domain = table.domain
     for _ in range(25):
-        view = AdjustedTable(table, int(rng.choice(FACTORS)))
+        view = table.scaled(int(rng.choice(FACTORS)), WEIGHT_ONE)
         n, u = int(rng.integers(0, domain.max_decodes + 1)), int(rng.integers(0, domain.max_prefix_tokens + 1))
         k = int(rng.integers(1, domain.max_context_tokens + 1)) if n else 0
         fits = {
@@ -111,21 +108,21 @@ def test_the_largest_chunk_is_the_largest(seed):
         alone = view.bound_ms(Batch.of(n, k)) if n else 0.0
         for budget in (some, np.nextafter(some, 0), some + 0.01, 0.0, -1.0, np.inf):
             wanted = max([c for c, ms in fits.items() if ms <= budget], default=0) if alone <= budget else 0
-            assert view.largest_chunk(n, k, u, float(budget)) == wanted
+            assert chunk_of(view, n, k, u, float(budget)) == wanted
 
 
 def test_the_largest_chunk_of_unequal_contexts_fits_and_the_next_does_not():
     checked = 0
     for seed in range(60):
         table, rng = random_table(seed), np.random.default_rng(seed)
-        view = AdjustedTable(table, int(rng.choice(FACTORS)))
+        view = table.scaled(int(rng.choice(FACTORS)), WEIGHT_ONE)
         for batch in random_batches(table, rng, 30):
             if len(batch.chunks) != 1 or batch.longest_context == batch.context_tokens:
                 continue
             contexts, u = batch.decode_contexts, batch.prefix_tokens
             budget = view.bound_ms(batch)
-            tokens = view.largest_chunk(
-                len(contexts), batch.context_tokens, u, budget, longest_context=batch.longest_context
+            tokens = chunk_of(
+                view, len(contexts), batch.context_tokens, u, budget, longest_context=batch.longest_context
             )
             after = Batch.with_chunks(contexts, [(tokens + 1, u)])
             assert tokens >= batch.chunk_tokens
@@ -135,21 +132,32 @@ def test_the_largest_chunk_of_unequal_contexts_fits_and_the_next_does_not():
     assert checked > 50
 
 
-def test_factor_one_is_the_table_itself():
+def test_many_points_are_read_as_each():
     table = random_table(1)
-    view = AdjustedTable(table)
-    for batch in random_batches(table, np.random.default_rng(0), 50):
-        assert (view.expected_ms(batch), view.bound_ms(batch)) == table.both_ms(batch)
-        assert table.both_ms(batch) == (table.expected_ms(batch), table.bound_ms(batch))
+    for factors in ((WEIGHT_ONE, WEIGHT_ONE), (5325, 1000), (1000, 5325)):
+        view = table.scaled(*factors)
+        batches = [
+            batch
+            for batch in random_batches(table, np.random.default_rng(0), 200)
+            if len(batch.chunks) <= 1 and batch.longest_context == batch.context_tokens
+        ]
+        expected, bounds = view.read(np.asarray([batch.point() for batch in batches]))
+        assert expected.tolist() == [view.expected_ms(batch) for batch in batches]
+        assert bounds.tolist() == [view.bound_ms(batch) for batch in batches]
+
+
+def test_a_scaled_table_is_not_saved_as_the_table(tmp_path):
+    with pytest.raises(UsageError, match="calibrator's state"):
+        random_table(1).scaled(5325, WEIGHT_ONE).save(tmp_path / "table.json")
 
 
 def test_wrong_input_is_refused_as_by_the_table():
     table = random_table(1)
-    view = AdjustedTable(table, 5000)
+    view = table.scaled(5000, WEIGHT_ONE)
     with pytest.raises(OutOfDomainError, match="decodes n"):
         view.bound_ms(Batch.of(10_000, 1))
     with pytest.raises(UsageError, match="a budget that is a number"):
-        view.largest_chunk(1, 1, 0, float("nan"))
+        chunk_of(view, 1, 1, 0, float("nan"))
     for wrong in ({"bound_factor": 0}, {"expected_factor": -4096}):
         with pytest.raises(UsageError, match="at least 1"):
-            replace(view, **wrong)
+            view.scaled(**({"bound_factor": WEIGHT_ONE, "expected_factor": WEIGHT_ONE} | wrong))

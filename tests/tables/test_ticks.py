@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from chunkfit.tables.fixed_point import budget_ticks, nearest_ticks, ticks_up, to_ms
+from chunkfit.tables.grid import budget_ticks, nearest_ticks, ticks_up, to_ms
 
 TICK = 2.0**-14
 
