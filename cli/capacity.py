@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .output import JsonFlag, emit
-from .studying import (
+from .output import JsonFlag, emit_data
+from .study_options import (
     Cost,
     Criterion,
     DecisionTime,
@@ -78,7 +78,7 @@ def capacity(
     from ..scheduler.capacity import capacity as search
     from ..scheduler.cost.named_costs import policy_cost, true_cost
     from ..scheduler.study.cell import Setting, cell
-    from .studying import JOURNAL, facts, facts_line, open_study, progress, save_summary, texts, variants
+    from .study_options import JOURNAL, facts, facts_line, open_study, progress, save_summary, texts, variants
 
     kept = Kept(jobs, ray, out, resume, overwrite, plot=False)
     kept.check()
@@ -111,7 +111,7 @@ def capacity(
     shown: list[RenderableType] = [_table(found, share), facts_line(data)]
     if out is not None:
         shown.append(save_summary(data, [out / JOURNAL], out))
-    emit(data, as_json, *shown)
+    emit_data(data, as_json, *shown)
 
 
 def _shares(study: Study, cell_of: Callable[[float, int], Cell], seeds: int) -> Callable[[float, int], float]:
@@ -158,8 +158,8 @@ def _table(found: list[tuple[Cell, Capacity]], share: float) -> Table:
     from rich.table import Table
 
     from ..scheduler.workloads.registry import workload_spec
-    from .guard import escape
-    from .render import percent
+    from .exit_codes import escape
+    from .output import percent
 
     table = Table(title=f"highest rate with {100 * share:g}% good", title_justify="left", box=None, pad_edge=False)
     for name in ("workload", "TTFT", "TPOT", "policy"):

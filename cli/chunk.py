@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from .output import JsonFlag, emit
+from .output import JsonFlag, emit_data
 
 
 def chunk(
@@ -29,8 +29,8 @@ def chunk(
     """
     from ..files.units import milliseconds
     from ..tables import Batch, CostTable
-    from .guard import escape
-    from .render import grid
+    from .exit_codes import escape
+    from .output import grid
 
     budget_ms = milliseconds(budget, "--budget")
     costs = CostTable.load(table)
@@ -81,7 +81,7 @@ def chunk(
                 f"({certificate.points} calibration points)",
             )
         )
-    emit(data, as_json, f"[bold]largest chunk: {tokens} tokens[/]", grid(lines))
+    emit_data(data, as_json, f"[bold]largest chunk: {tokens} tokens[/]", grid(lines))
 
 
 def _contexts(decodes: int, context: int, longest: int | None) -> list[int]:

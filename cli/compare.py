@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .output import JsonFlag, emit
+from .output import JsonFlag, emit_data
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -33,8 +33,8 @@ def compare(
     """
     from ..files.units import percentage
     from ..fitters.compare import compare as compare_sides
-    from .guard import escape
-    from .render import grid
+    from .exit_codes import escape
+    from .output import grid
 
     allowed = percentage(tolerance, "--tolerance")
     found = compare_sides(_load(left), _load(right), allowed)
@@ -47,7 +47,7 @@ def compare(
     lines.append(("compared", f"{found.kind}: {found.basis}"))
     verdict = [f"[bold red]drift:[/] {escape(reason)}" for reason in found.reasons]
     shown = verdict or [f"[bold green]no drift[/] beyond {100 * allowed:g}%"]
-    emit(_data(left, right, found), as_json, grid(lines), _scene_table(found), *_coverage_lines(found), *shown)
+    emit_data(_data(left, right, found), as_json, grid(lines), _scene_table(found), *_coverage_lines(found), *shown)
     if found.reasons:
         raise typer.Exit(1)
 
@@ -120,7 +120,7 @@ def _cells(scene: SceneDifference) -> list[str]:
 
 
 def _coverage_lines(found: Comparison) -> list[str]:
-    from .render import percent
+    from .output import percent
 
     count = found.coverage
     if count is None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .output import JsonFlag, emit
+from .output import JsonFlag, emit_data
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -56,7 +56,7 @@ def diagnose(
     from ..scheduler.diagnose import diagnose as judge
     from ..scheduler.diagnose import of_log
     from ..scheduler.run_files import iterations_of, requests_of
-    from .guard import escape
+    from .exit_codes import escape
 
     left_out = LeftOut()
     iterations_file, requests_file, report = _files(run, requests)
@@ -82,7 +82,7 @@ def diagnose(
     }
     head = f"{len(log):,} iterations, {len(rows):,} requests, target {target_ms:g} ms"
     shown: list[RenderableType] = [] if report is None else [report]
-    emit(data, as_json, *shown, head, *map(escape, left_out.lines()), *(_lines(symptoms)))
+    emit_data(data, as_json, *shown, head, *map(escape, left_out.lines()), *(_lines(symptoms)))
     if all(each.found is None for each in symptoms):
         raise typer.Exit(3)
 
@@ -157,7 +157,7 @@ def _target_ms(tpot: str | None, tpots_ms: Any, where: Path) -> float:
 
 
 def _lines(symptoms: tuple[Symptom, ...]) -> list[str]:
-    from .guard import escape
+    from .exit_codes import escape
 
     words = {True: "[bold red]found[/]", False: "[green]not found[/]", None: "[yellow]cannot say[/]"}
     return [f"{each.rule}: {words[each.found]}: {escape(each.says)}" for each in symptoms]

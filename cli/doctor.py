@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from importlib.util import find_spec
 
-from .output import JsonFlag, emit
+from .output import JsonFlag, emit_data
 
 NEEDED = {
     "profile": ("torch", "pyarrow", "scipy", "pynvml"),
@@ -23,8 +23,8 @@ def doctor(as_json: JsonFlag = False) -> None:
     """
     from importlib.metadata import version
 
-    from .guard import escape
-    from .render import grid
+    from .exit_codes import escape
+    from .output import grid
 
     extras = {name: [m for m in modules if find_spec(m) is None] for name, modules in NEEDED.items()}
     data: dict[str, object] = {"chunkfit": version("chunkfit"), "missing": extras}
@@ -52,7 +52,7 @@ def doctor(as_json: JsonFlag = False) -> None:
         for name, reason in reasons.items():
             state = "[green]usable[/]" if reason is None else f"[yellow]not usable[/]: {escape(reason)}"
             lines.append((f"attention {name}", state))
-    emit(data, as_json, grid(lines))
+    emit_data(data, as_json, grid(lines))
 
 
 def attention(device: str) -> dict[str, str | None]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..tables.schema_v1 import CountsV1, TableV1
-from .guard import escape
-from .render import percent
+from .exit_codes import escape
+from .output import percent
 
 if TYPE_CHECKING:
     from ..fitters.weighted import WeightedCoverage

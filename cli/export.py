@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from .output import JsonFlag, emit
+from .output import JsonFlag, emit_data
 
 
 def export(
@@ -34,4 +34,4 @@ def export(
         costs.save(out)
     else:
         raise UsageError(f"OUT {str(out)!r}: expected a name that ends in .csv or .json")
-    emit({"written": str(out), "bytes": out.stat().st_size}, as_json, f"written: {out}")
+    emit_data({"written": str(out), "bytes": out.stat().st_size}, as_json, f"written: {out}")

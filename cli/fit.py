@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from .output import JsonFlag, emit
+from .output import JsonFlag, emit_data
 
 
 def fit(
@@ -31,7 +31,7 @@ def fit(
     from ..profiler.microbench.results import load
     from ..profiler.profile import Profile, concat, file_sha256
     from .evidence import by_traffic, evidence_lines, fitter_lines, summary_of, traffic_lines
-    from .render import grid
+    from .output import grid
 
     # A table of several files names none of them: it is checked against the file they were joined into.
     rows = Profile.load(profile[0]) if len(profile) == 1 else concat([Profile.load(path) for path in profile])
@@ -44,4 +44,4 @@ def fit(
     weighted = by_traffic(rows, table.document)
     lines = [*fitter_lines(table.document), *evidence_lines(table.document), *traffic_lines(weighted)]
     summary = summary_of(table.document) | {"by_traffic": asdict(weighted) if weighted else None}
-    emit(summary, as_json, grid(lines), f"written: {out}")
+    emit_data(summary, as_json, grid(lines), f"written: {out}")

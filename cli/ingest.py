@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .output import JsonFlag, emit
+from .output import JsonFlag, emit_data
 
 if TYPE_CHECKING:
     from ..profiler.importers.ingest import Ingested
@@ -66,7 +66,7 @@ def ingest(
     from ..profiler.importers.samples import ReadOptions
     from ..profiler.importers.sessions import parse_shares
     from ..tables.fingerprint import Fingerprint
-    from .render import grid
+    from .output import grid
 
     ingested = read_log(
         form,
@@ -82,11 +82,11 @@ def ingest(
     )
     ingested.profile.save(out)
     data = {"profile": str(out), "unread": ingested.unread} | ingested.profile.meta.model_dump(mode="json")
-    emit(data, as_json, grid(_lines(ingested)), f"written: {out}")
+    emit_data(data, as_json, grid(_lines(ingested)), f"written: {out}")
 
 
 def _lines(ingested: Ingested) -> list[tuple[str, str]]:
-    from .guard import escape
+    from .exit_codes import escape
 
     meta = ingested.profile.meta
     domain, imported = meta.domain, meta.imported

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .guard import INTERRUPTED
-from .output import JsonFlag, emit, progress_console
+from .exit_codes import INTERRUPTED
+from .output import JsonFlag, emit_data, progress_console
 from .profile import Attention, Model
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def live(
     from ..scheduler.live.targets import maker, targets_for
     from ..scheduler.serving_metrics import criterion_named
     from ..tables import CostTable
-    from .guard import escape
+    from .exit_codes import escape
     from .live_display import Display
 
     if not (seconds > 0 and curve_seconds > 0 and rounds >= 1 and (rate is None or rate > 0)):
@@ -113,7 +113,7 @@ def live(
         bench = Bench(costs, executor, limits, criterion, seed, calibrator, display.show, display.finished, stop)
         done = _served(bench, plan, out) if soak_s is None else _soaked(bench, policies, soak_s)
     data, exit_code, shown = done
-    emit(data, as_json, *shown)
+    emit_data(data, as_json, *shown)
     if exit_code:
         raise typer.Exit(exit_code)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .guard import escape
-from .render import grid, percent
+from .exit_codes import escape
+from .output import grid, percent
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -11,12 +11,13 @@ from .chunk import chunk
 from .compare import compare
 from .diagnose import diagnose
 from .doctor import doctor
+from .exit_codes import guarded
 from .export import export
 from .fit import fit
-from .guard import guarded
 from .ingest import ingest
 from .live import live
 from .microbench import microbench
+from .options import flattened
 from .profile import profile
 from .report.command import report
 from .run import run
@@ -58,7 +59,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
 )
 for name, function in COMMANDS.items():
-    app.command(name, rich_help_panel=None)(guarded(function))
+    app.command(name, rich_help_panel=None)(guarded(flattened(function)))
 
 
 def main() -> None:

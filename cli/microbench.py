@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .output import JsonFlag, emit
+from .output import JsonFlag, emit_data
 from .profile import Attention, Model
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def microbench(
     if device == "synthetic":
         raise UsageError("device 'synthetic' has no operators: expected auto, cuda or cpu")
     from ..profiler.microbench.run import microbench as measure
-    from .sweeping import DEFAULT_MODELS
+    from .measure_progress import DEFAULT_MODELS
 
     budget = minutes if minutes is not None else QUICK_MINUTES if quick else FULL_MINUTES
     with _Progress(budget) as progress:
@@ -72,7 +72,7 @@ def microbench(
 
         save_plot(result, picture)
         written += f", {picture}"
-    emit(result.model_dump(mode="json"), as_json, *_shown(result), written)
+    emit_data(result.model_dump(mode="json"), as_json, *_shown(result), written)
 
 
 class _Progress:
@@ -101,8 +101,8 @@ class _Progress:
 
 
 def _shown(result: MicrobenchV1) -> list[Table | str]:
-    from .guard import escape
-    from .render import balance_line, grid
+    from .exit_codes import escape
+    from .output import balance_line, grid
 
     check, limits, ridge = result.machine.cold_check, result.ceilings, result.ridge
     interval = "" if ridge.low is None or ridge.high is None else f" [{ridge.low:.3g}, {ridge.high:.3g}]"

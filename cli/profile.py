@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from .output import JsonFlag, emit
+from .output import JsonFlag, emit_data
 
 Device = Annotated[str, typer.Option(help="auto, cuda, cpu or synthetic (a formula, for trying the tool).")]
 Model = Annotated[
@@ -70,8 +70,8 @@ def profile(
     Example: chunkfit profile profile.parquet --minutes 2
     """
     from ..files.errors import UsageError
-    from .render import grid
-    from .sweeping import SweepOptions, measured_lines, sweep, sweep_request, vllm_request
+    from .measure_progress import SweepOptions, measured_lines, sweep, sweep_request, vllm_request
+    from .output import grid
 
     options = SweepOptions(device, model, attention, seed, minutes, points, tolerance, traffic)
     arguments = tuple(engine_arguments or ())
@@ -83,4 +83,4 @@ def profile(
         request = sweep_request(out, options, resume=resume, overwrite=overwrite)
     measured = sweep(request, resume)
     data = {"profile": str(out)} | measured.meta.model_dump(mode="json")
-    emit(data, as_json, grid(measured_lines(measured)), f"written: {out}")
+    emit_data(data, as_json, grid(measured_lines(measured)), f"written: {out}")

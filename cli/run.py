@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from .output import JsonFlag, emit
+from .output import JsonFlag, emit_data
 from .profile import Attention, Device, Minutes, Model, Overwrite, Points, Resume, Seed, Tolerance, Traffic
 
 
@@ -42,14 +42,13 @@ def run(
     from ..profiler.request import journal_of
     from ..tables.csv_export import write_csv
     from .evidence import by_traffic, evidence_lines, fitter_lines, summary_of, traffic_lines
-    from .guard import escape, missing
+    from .exit_codes import escape, missing
     from .heat_map import heat_map
-    from .output import progress_console, result_console
-    from .render import grid
+    from .measure_progress import SweepOptions, sweep, sweep_request
+    from .output import grid, progress_console, result_console
     from .report.evidence import gather
     from .report.write import save_report
     from .sample_question import sample_question
-    from .sweeping import SweepOptions, sweep, sweep_request
 
     console = progress_console()
     where = out / "profile.parquet"
@@ -86,4 +85,4 @@ def run(
     picture, _ = heat_map(table, question.context_tokens, 0, question.budget_ms, result_console().width)
     written = "written: " + ", ".join(files.values())
     lines = [*fitter_lines(table.document), *evidence_lines(table.document), *traffic_lines(weighted)]
-    emit(summary, as_json, grid(lines), picture, question.text, written)
+    emit_data(summary, as_json, grid(lines), picture, question.text, written)

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .output import JsonFlag, emit
-from .studying import (
+from .output import JsonFlag, emit_data
+from .study_options import (
     Cost,
     Criterion,
     DecisionTime,
@@ -71,7 +71,7 @@ def sensitivity(
     from ..scheduler.study.summary import groups
     from ..scheduler.study.sweep import Texts
     from ..scheduler.study.sweep import parameter as found_parameter
-    from .studying import JOURNAL, facts, facts_line, open_study, played, save_summary, texts
+    from .study_options import JOURNAL, facts, facts_line, open_study, played, save_summary, texts
 
     kept = Kept(jobs, ray, out, resume, overwrite, plot)
     kept.check()
@@ -119,14 +119,14 @@ def sensitivity(
             sweep_picture(parameter, lines, out / "sensitivity.png")
             files.append(out / "sensitivity.png")
         shown.append(save_summary(data, files, out))
-    emit(data, as_json, *shown)
+    emit_data(data, as_json, *shown)
 
 
 def _table(parameter: str, lines: dict[str, list[tuple[str, Group]]]) -> Table:
     from rich.table import Table
 
-    from .guard import escape
-    from .render import number, percent
+    from .exit_codes import escape
+    from .output import number, percent
 
     table = Table(box=None, pad_edge=False)
     for name in ("policy", parameter):

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from .output import JsonFlag, emit
+from .output import JsonFlag, emit_data
 
 
 def show(
@@ -25,8 +25,7 @@ def show(
     from ..tables import CostTable
     from .evidence import evidence_lines, summary_of
     from .heat_map import heat_map
-    from .output import result_console
-    from .render import grid
+    from .output import grid, result_console
 
     costs = CostTable.load(table)
     axis = costs.arrays.axes.context_tokens
@@ -34,4 +33,4 @@ def show(
     budget_ms = None if budget is None else milliseconds(budget, "--budget")
     picture, values = heat_map(costs, k, prefix, budget_ms, result_console().width)
     data = summary_of(costs.document) | {"heat_map": values}
-    emit(data, as_json, grid(evidence_lines(costs.document)), picture)
+    emit_data(data, as_json, grid(evidence_lines(costs.document)), picture)

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .output import JsonFlag, emit
-from .studying import (
+from .output import JsonFlag, emit_data
+from .study_options import (
     Cost,
     Criterion,
     DecisionTime,
@@ -84,7 +84,7 @@ def simulate(
     from ..scheduler.study.cell import Setting, cell
     from ..scheduler.study.curve_pictures import load_picture
     from ..scheduler.study.summary import groups
-    from .studying import JOURNAL, facts, facts_line, open_study, played, save_summary, texts, variants
+    from .study_options import JOURNAL, facts, facts_line, open_study, played, save_summary, texts, variants
 
     kept = Kept(jobs, ray, out, resume, overwrite, plot)
     kept.check()
@@ -117,7 +117,7 @@ def simulate(
         if log:
             files += _first_run(cells[0], costs, out)
         shown.append(save_summary(data, files, out))
-    emit(data, as_json, *shown)
+    emit_data(data, as_json, *shown)
 
 
 def _first_run(cell: Cell, costs: Costs, out: Path) -> list[Path]:
@@ -147,8 +147,8 @@ def _pictures(cells: Sequence[Cell], costs: Costs, out: Path, plot: bool) -> lis
 def _table(found: Sequence[Group]) -> Table:
     from rich.table import Table
 
-    from .guard import escape
-    from .render import number, percent
+    from .exit_codes import escape
+    from .output import number, percent
 
     # What happened nowhere takes no column.
     counts = [name for name in COUNTS if any(group.mean(name) for group in found)]

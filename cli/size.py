@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .output import JsonFlag, emit
+from .output import JsonFlag, emit_data
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -41,8 +41,8 @@ def size(
     from ..planning.chunk_tax import chunk_tax
     from ..planning.sizing import SETTINGS, Prompt, budget_ridge, retune_fields, static_budget
     from ..tables import CostTable
-    from .guard import escape
-    from .render import balance_line, grid
+    from .exit_codes import escape
+    from .output import balance_line, grid
 
     target_ms = milliseconds(tpot, "--tpot")
     if not 0 <= headroom < 1:
@@ -106,7 +106,7 @@ def size(
     )
     title = f"[bold]static token budget: {budget.tokens} tokens[/]"
     title += f" ({decodes} decodes + {chunk} prompt tokens)" if budget.tokens else ": the target leaves no room"
-    emit(data, as_json, title, grid(lines), *([_tax_table(taxes)] if taxes else []))
+    emit_data(data, as_json, title, grid(lines), *([_tax_table(taxes)] if taxes else []))
 
 
 def _setting_line(engine: str | None, setting: str | None, tokens: int) -> str:
@@ -135,7 +135,7 @@ def _ridge_line(ridge: Ridge | None, tokens: int) -> str:
 def _tax_table(taxes: list[ChunkTax]) -> Table:
     from rich.table import Table
 
-    from .render import percent
+    from .output import percent
 
     shown = Table(title="prompts after prefix hits: their chunks against the whole prompt at once", padding=(0, 0))
     for column in ("prompt", "suffix", "chunks", "KV again", "tax", "thin", "re-read", "beside", "TTFT"):

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from .output import JsonFlag, emit
+from .output import JsonFlag, emit_data
 
 
 def validate(
@@ -24,7 +24,7 @@ def validate(
     from rich.markup import escape
 
     from .evidence import evidence_lines
-    from .render import grid
+    from .output import grid
 
     if profile is None:
         from ..tables.validate import validate_file
@@ -44,7 +44,7 @@ def validate(
     if not findings and document is not None:
         scope = "file alone: structure and checksum" if profile is None else "file and profile: all figures recomputed"
         shown = [f"[green]valid[/] ({scope})"]
-        emit(data, as_json, *shown, grid(evidence_lines(document)))
+        emit_data(data, as_json, *shown, grid(evidence_lines(document)))
         return
-    emit(data, as_json, *shown)
+    emit_data(data, as_json, *shown)
     raise typer.Exit(1)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ..output import JsonFlag, emit
+from ..output import JsonFlag, emit_data
 
 
 def report(
@@ -22,7 +22,7 @@ def report(
 
     Example: chunkfit report table.json --profile profile.parquet --out report.html
     """
-    from ..guard import escape
+    from ..exit_codes import escape
     from .concerns import Level, concerns
     from .evidence import gather
     from .write import save_report
@@ -38,6 +38,6 @@ def report(
     }
     colour = {Level.WRONG: "red", Level.WARNING: "yellow", Level.UNKNOWN: "yellow", Level.NOTE: "dim"}
     shown = [f"[{colour[concern.level]}]{concern.level.value}[/] {escape(concern.text)}" for concern in found]
-    emit(data, as_json, *shown, f"written: {out}")
+    emit_data(data, as_json, *shown, f"written: {out}")
     if evidence.findings:
         raise typer.Exit(1)

@@ -8,7 +8,7 @@ import numpy as np
 
 from ...profiler.sentinel import QUIET_RELATIVE_IQR, QUIET_TREND
 from ...tables.fingerprint import Fingerprint, severity
-from ..render import percent
+from ..output import percent
 from . import figures
 from .curves import panels
 from .evidence import Evidence, misses

@@ -16,7 +16,8 @@ from pydantic import Field
 from ...files.errors import LogFormatError, UsageError
 from ...files.record import LeftOut
 from ...files.record_files import records_of
-from ...files.specs import OptionsModel, Share, Text, choice, factor, join, read_options, split_options
+from ...files.specs import OptionsModel, join, read_options, split_options
+from ...files.units import Share, Text, choice, factor
 from ...tables.cost_table import CostTable
 from .formula import CURVED, SLOWEAVE, Formula
 from .iteration_factors import EXACT, Factors, noise_factors, residual_factors

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
-from ...files.specs import SHARE, SWITCH, OptionsModel, Unit, choice, duration, number, rate, short, whole
+from ...files.specs import OptionsModel
+from ...files.units import SHARE, SWITCH, Unit, choice, duration, number, rate, short, whole
 from ...tables.lookup import TICKS_PER_MS, WEIGHT_ONE
 
 PRIORITIES = 4  # levels with a margin of their own; the last serves all lower ones

@@ -8,21 +8,8 @@ from typing import Annotated
 from pydantic import Field
 
 from ...files.errors import UsageError
-from ...files.specs import (
-    SHARE,
-    Count,
-    Duration,
-    Factor,
-    OptionsModel,
-    Positive,
-    Text,
-    choice,
-    duration,
-    factor,
-    rate,
-    read_options,
-    whole,
-)
+from ...files.specs import OptionsModel, read_options
+from ...files.units import SHARE, Count, Duration, Factor, Positive, Text, choice, duration, factor, rate, whole
 from .laws import PROCESSES
 
 TRACE_ARRIVALS = "trace"  # the file's own

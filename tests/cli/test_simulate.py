@@ -11,8 +11,8 @@ import time
 
 import pytest
 
-from chunkfit.cli import studying
-from chunkfit.cli.studying import texts, variants
+from chunkfit.cli import study_options as studying
+from chunkfit.cli.study_options import texts, variants
 from chunkfit.files.errors import UsageError
 from chunkfit.scheduler.capacity import capacity
 from chunkfit.scheduler.policies.registry import FAMILIES

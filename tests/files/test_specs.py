@@ -6,22 +6,8 @@ import pytest
 from pydantic import Field
 
 from chunkfit.files.errors import UsageError
-from chunkfit.files.specs import (
-    SHARE,
-    SWITCH,
-    Count,
-    Duration,
-    Factor,
-    OptionsModel,
-    Share,
-    Text,
-    choice,
-    join,
-    rate,
-    read_options,
-    split,
-    split_list,
-)
+from chunkfit.files.specs import OptionsModel, join, read_options, split, split_list
+from chunkfit.files.units import SHARE, SWITCH, Count, Duration, Factor, Share, Text, choice, rate
 
 
 class Sample(OptionsModel):

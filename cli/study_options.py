@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .guard import escape
+from .exit_codes import escape
 from .output import progress_console
 
 if TYPE_CHECKING:

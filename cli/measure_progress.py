@@ -15,7 +15,7 @@ from ..profiler.sweep import journalled_plan
 from ..profiler.sweep import profile as measure
 from ..profiler.traffic import read_traffic
 from ..tables.domain import Domain
-from .guard import escape
+from .exit_codes import escape
 from .output import progress_console
 
 if TYPE_CHECKING:
