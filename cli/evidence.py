@@ -9,7 +9,7 @@ from .exit_codes import escape
 from .output import percent
 
 if TYPE_CHECKING:
-    from ..fitters.weighted import WeightedCoverage
+    from ..fitters.metrics import WeightedCoverage
     from ..profiler.profile import Profile
 
 LOUD_DRIFT = 1.05  # between sessions; above it the machine is not quiet, whatever a sentinel says
@@ -103,7 +103,7 @@ def fitter_lines(table: TableV1) -> list[tuple[str, str]]:
 
 def by_traffic(profile: Profile, table: TableV1) -> WeightedCoverage | None:
     """The traffic-weighted coverage of the test session, where the profile was planned by traffic."""
-    from ..fitters.weighted import traffic_coverage
+    from ..fitters.metrics import traffic_coverage
     from ..tables.arrays import from_document
 
     return traffic_coverage(profile, from_document(table, "table"))

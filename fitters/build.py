@@ -1,4 +1,4 @@
-"""Rows -> the table's expected time and the scale of its noise; rows x margin -> its bound. Certificates come after."""
+"""Fit rows -> expected time and noise scale of a table; with margins -> its bound. Certificates come after."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from ..tables.grid import Axes, Ladder, Surface, nearest_ticks, ticks_up, to_ms
 from .estimators.estimator import Estimator, SceneModel
 from .estimators.registry import estimators
 from .knots import axes_for, ladder_for
-from .left_out import LeftOut, left_out
+from .node_residuals import SceneGrid
+from .noise import NoiseScale
 from .rows import Rows, at_most, point_medians
 from .select import Selection, select
-from .spread import Spread, fit_spread
 from .steps import FoundStep, find_steps
 from .surfaces import SceneSurfaces, scene_surfaces
 
-MOST_POINTS = 20_000  # that an estimator is fitted to, drawn at random; the node residuals are read from all
-TICK_ALLOWANCE = 8  # folds round E up by at most 4 ticks before the multiplier: the bound is raised by more
+MOST_FITTED_POINTS = 20_000  # that an estimator is fitted to, drawn at random; node residuals use all points
+TICK_ALLOWANCE = 8  # the ladder's rounding raises E by at most 4 ticks before the multiplier: the bound gets more
 
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """Surfaces of every scene that has rows, the models they came from."""
+    """Surfaces of every scene that has rows, and the models they came from."""
 
     axes: Axes
     ladders: Mapping[Scene, Ladder]
@@ -42,12 +42,12 @@ class Built:
         return {scene: surfaces.expected for scene, surfaces in self.surfaces.items()}
 
     def unbounded(self) -> TableArrays:
-        """E, and in the bound's place the scale: both are read as they will be read."""
+        """E, and the noise scale in the place of the bound: both are read as the table will be read."""
         scales = {scene: surfaces.scale for scene, surfaces in self.surfaces.items()}
         return self._arrays(scales)
 
     def unclosed(self, multipliers: Mapping[Scene, float], factor: float) -> dict[Scene, Surface]:
-        """(E + multiplier * scale) * factor at every node, rounded up, before closure.
+        """(E + multiplier * scale) * factor at every node, rounded up, before it is ordered.
 
         A scene without a multiplier takes the largest.
         """
@@ -60,11 +60,11 @@ class Built:
         return bounds
 
     def closed(self, unclosed: Mapping[Scene, Surface]) -> TableArrays:
-        """E, and the bound that keeps the order."""
+        """E, and the bound in order."""
         return self._arrays(monotone_majorant(self.axes, self.ladders, self.expected, unclosed))
 
     def raw(self, unclosed: Mapping[Scene, Surface]) -> TableArrays:
-        """E and bound as they stand before closure: what monotonicity costs is the difference."""
+        """E and bound before they are ordered: the difference is the cost of monotonicity."""
         raw = {
             scene: Surface(nearest_ticks(surfaces.raw.ladder), nearest_ticks(surfaces.raw.base))
             for scene, surfaces in self.surfaces.items()
@@ -79,47 +79,33 @@ class Built:
 def build(
     rows: Rows, domain: Domain, known_steps: Sequence[int], fitter: str, operators: MicrobenchV1 | None = None
 ) -> tuple[Built, Selection, list[FoundStep]]:
-    """The best table of `fitter` (an estimator's name, or "auto"), with the steps that `rows` show beside the known.
+    """The best table of `fitter` (an estimator's name, or "auto"), its selection, and the steps found in `rows`.
 
-    operators: for the fitter roofline. Raises UsageError for an unknown fitter, FitError when it cannot fit.
+    operators: microbenchmarks, for the fitter roofline. Raises UsageError for an unknown fitter, FitError where it
+    cannot fit.
     """
     steps, found = with_found_steps(rows, domain, known_steps)
     competing = estimators(fitter, operators)
     selection = select(competing, rows, ladders_of(rows, domain, steps))
     winner = selection.winner
-    built = build_chosen(rows, domain, steps, competing[winner.name], winner.scale, winner.left)
+    built = build_chosen(rows, domain, steps, competing[winner.name], selection.noise)
     return built, selection, found
 
 
-def build_chosen(
-    rows: Rows,
-    domain: Domain,
-    steps: tuple[int, ...],
-    estimator: Estimator,
-    scale: str,
-    left: LeftOut | None = None,
-) -> Built:
-    """The table of a known estimator, steps and shape of the noise, as a document names them. Raises FitError.
-
-    left: of `rows`, where selection has it already.
-    """
+def build_chosen(rows: Rows, domain: Domain, steps: Sequence[int], estimator: Estimator, noise: NoiseScale) -> Built:
+    """The table of one estimator, with known steps and a fitted noise scale. Raises FitError."""
     axes, ladders = axes_for(domain, rows.points), ladders_of(rows, domain, steps)
-    models = estimator(at_most(rows, MOST_POINTS), ladders)
+    models = estimator(at_most(rows, MOST_FITTED_POINTS), ladders)
     medians = point_medians(rows)
-    shape = scale if scale != "spread" else _spread(left or left_out(estimator, rows, ladders))
     surfaces = {
-        scene: scene_surfaces(axes, scene, ladders[scene], models[scene], medians.scene(scene), shape, steps)
-        for scene in ladders
+        scene: scene_surfaces(SceneGrid(axes, scene, ladder, steps), models[scene], medians.scene(scene), noise)
+        for scene, ladder in ladders.items()
     }
-    return Built(axes, ladders, steps, surfaces, models)
-
-
-def _spread(left: LeftOut) -> Spread:
-    return fit_spread(left.where(left.between))[0]
+    return Built(axes, ladders, tuple(steps), surfaces, models)
 
 
 def with_found_steps(rows: Rows, domain: Domain, known: Sequence[int]) -> tuple[tuple[int, ...], list[FoundStep]]:
-    """Totals n + c of all steps, those that `rows` show beside the known; and the evidence of the former."""
+    """Totals n + c of all steps, known and found in `rows`; and the evidence of the found ones."""
     found = find_steps(rows, ladders_of(rows, domain, known), known)
     return tuple(sorted({*known, *(step.total for step in found)})), found
 

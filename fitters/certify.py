@@ -1,18 +1,29 @@
-"""The evidence of a table, computed from a profile alone: used once by `fit` and again by `validate`."""
+"""The evidence of a table: its certificate, its test figures, and the gap that ordering the bound left.
+
+Certificate and test figures are computed from a profile alone, once by `fit` and again by `validate`. The gap is the
+cost of monotonicity, the ordered bound over the bound before: "no falling step" alone says nothing about a table that a
+running maximum ordered.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
+from numpy.typing import NDArray
 
 from ..files.errors import CertificationError
 from ..profiler.meta import ProfileMeta
 from ..tables.arrays import TableArrays
 from ..tables.batch import Scene
-from ..tables.grid import scene_of
-from ..tables.schema_v1 import CertificateV1, CountsV1, TestV1
+from ..tables.closure import read_surface
+from ..tables.fixed_point import to_ms
+from ..tables.grid import Points, Surface, node_points, scene_of
+from ..tables.schema_v1 import CertificateV1, CountsV1, GapV1, TestV1
 from .margin import order_statistic
 from .metrics import block_bootstrap, counts, errors
 from .rows import Rows
+from .surfaces import SceneSurfaces
 
 PLAN_LAW = (
     "the plan's law: scenes in {shares}, n, k, c, u log-uniform over the domain, one row per point, "
@@ -82,6 +93,52 @@ def tested(arrays: TableArrays, test: Rows) -> TestV1:
             for name, mask in (by_scene | {"all": np.ones(len(test), dtype=bool)}).items()
         },
     )
+
+
+def majorant_gap(
+    arrays: TableArrays, unclosed: Mapping[Scene, Surface], surfaces: Mapping[Scene, SceneSurfaces], test: Rows
+) -> GapV1:
+    """Gap over the test rows and over measured nodes, and the share of measured neighbours that fell."""
+    names = scene_of(test.points)
+    ratio = np.ones(len(test))
+    worst, where = 0.0, None
+    pairs = falls = 0
+    for scene in test.scenes():
+        here = names == scene.value
+        ratio[here] = closed_over_unclosed(arrays, unclosed, scene, test.points[here])
+        nodes = node_points(arrays.axes, scene)[arrays.measured[scene].ravel()]
+        if len(nodes):
+            over = closed_over_unclosed(arrays, unclosed, scene, nodes)
+            if over.max() - 1 > worst:
+                worst = float(over.max() - 1)
+                where = dict(zip(("n", "k", "c", "u"), nodes[int(over.argmax())].tolist(), strict=True))
+        raw_nodes = surfaces[scene].raw
+        for values, measured in (
+            (raw_nodes.ladder, raw_nodes.ladder_measured),
+            (raw_nodes.base, raw_nodes.base_measured),
+        ):
+            for axis in range(values.ndim):
+                both = np.logical_and(np.delete(measured, -1, axis=axis), np.delete(measured, 0, axis=axis))
+                pairs += int(both.sum())
+                falls += int((both & (np.diff(values, axis=axis) < 0)).sum())
+    return GapV1(
+        mean_percent=float(100 * (ratio - 1).mean()),
+        p99_percent=float(100 * np.quantile(ratio - 1, 0.99)),
+        max_node_percent=100 * worst,
+        where=where,
+        inversions=falls / pairs if pairs else None,
+    )
+
+
+def closed_over_unclosed(
+    arrays: TableArrays, unclosed: Mapping[Scene, Surface], scene: Scene, points: Points
+) -> NDArray[np.float64]:
+    """Bound over the bound before closure at each point of a scene, shape (points,)."""
+    closed, raw = (
+        to_ms(read_surface(arrays.axes, scene, arrays.ladders[scene], surface, points))
+        for surface in (arrays.bound[scene], unclosed[scene])
+    )
+    return closed / raw
 
 
 def _by_scene(arrays: TableArrays, rows: Rows) -> dict[Scene, CountsV1]:

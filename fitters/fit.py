@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..files.errors import CertificationError
+from ..profiler.columns import PAIRED
 from ..profiler.microbench.results import MicrobenchV1
 from ..profiler.profile import Profile
 from ..tables.arrays import axes_document, scenes_document
@@ -19,12 +20,10 @@ from ..tables.document import sealed
 from ..tables.fingerprint import require_same
 from ..tables.grid import scene_of
 from ..tables.schema_v1 import FactorsV1, FitterV1, MarginPartV1, TableV1
-from .build import build
-from .certify import certificate, law_of, tested
+from .build import Built, build
+from .certify import certificate, law_of, majorant_gap, tested
 from .estimators.registry import AUTO
-from .factors import PairFactor, pair_factor
-from .gap import majorant_gap
-from .margin import Drift, NoiseMargin, centred, noise_margins, require_points, session_drift
+from .margin import Drift, NoiseMargin, PairFactor, centred, noise_margins, pair_factor, require_points, session_drift
 from .numerics import one_blas_thread
 from .rows import Rows, held_out, rows_of, shared_rows
 from .select import Selection
@@ -43,14 +42,25 @@ def fit(
     profile_sha256: str | None = None,
     operators: MicrobenchV1 | None = None,
 ) -> CostTable:
-    """A table whose bound covers `coverage` of the plan's batches with `confidence`.
+    """Fit a certified cost table to a profile.
 
-    fitter: "auto", for which all estimators compete (select.py), or the name of one.
-    profile_sha256: of the file the profile came from, to be stored in the table.
-    operators: microbenchmarks of the same device and model, for the fitter roofline.
-    Raises CertificationError when the data cannot carry that: means instead of iterations, too few points,
-    a session missing. Raises UsageError for an unknown fitter, FitError when it cannot fit,
-    FingerprintMismatchError for operators of another device or model.
+    Args:
+        profile: a profile of single iterations with the sessions fit, calibrate and test.
+        fitter: "auto", for which all estimators compete (select.py), or the name of one.
+        coverage: share of the plan's batches that the bound covers, between 0 and 1.
+        confidence: probability, over the calibration session, that it does; between 0 and 1.
+        profile_sha256: of the profile's file, to be stored in the table.
+        operators: microbenchmarks of the same device and model, for the fitter roofline.
+
+    Returns:
+        A table whose bound covers `coverage` of the plan's batches with `confidence`.
+
+    Raises:
+        CertificationError: the data cannot carry that promise: means instead of iterations, too few points, a session
+            missing.
+        UsageError: the fitter is unknown.
+        FitError: the fitter cannot fit these rows.
+        FingerprintMismatchError: the operators are of another device or model.
     """
     if profile.meta.aggregation != "iteration":
         raise CertificationError(
@@ -66,13 +76,11 @@ def fit(
     fit_rows = centred(fit_rows, drift)
 
     built, selection, found = build(fit_rows, profile.meta.domain, profile.meta.step_totals, fitter, operators)
-    at_expected, at_scale = built.unbounded().read(calibrate.points)
-    scores = (calibrate.latency_ms - at_expected) / at_scale
-    margins = noise_margins(scores, scene_of(calibrate.points), coverage, confidence)
+    margins = _calibrated(built, calibrate, coverage, confidence)
     multipliers = {scene: margin.multiplier for margin in margins for scene in margin.scenes}
     unclosed = built.unclosed(multipliers, drift.factor or 1.0)
     arrays = built.closed(unclosed)
-    unequal, chunks = pair_factor(profile, "unequal"), pair_factor(profile, "chunks")
+    unequal, chunks = (pair_factor(profile, role) for role in PAIRED)
 
     table = TableV1(
         format="chunkfit.cost-table",
@@ -90,13 +98,19 @@ def fit(
             options=_options(built.steps, found, selection, fit_rows),
             coefficients={scene.value: dict(model.coefficients) for scene, model in built.models.items()},
         ),
-        margin=_margin_parts(margins, drift, selection.winner.scale, unequal, chunks),
+        margin=_margin_parts(margins, drift, selection.noise.name, unequal, chunks),
         factors=FactorsV1(unequal_contexts=unequal.factor, several_chunks=chunks.factor, session_drift=drift.factor),
         certificate=certificate(arrays, calibrate, coverage, confidence, law_of(profile.meta)),
         test=tested(arrays, test),
         gap=majorant_gap(arrays, unclosed, built.surfaces, test),
     )
     return CostTable(sealed(table), "fitted table")
+
+
+def _calibrated(built: Built, calibrate: Rows, coverage: float, confidence: float) -> list[NoiseMargin]:
+    expected_ms, scale_ms = built.unbounded().read(calibrate.points)
+    scores = (calibrate.latency_ms - expected_ms) / scale_ms
+    return noise_margins(scores, scene_of(calibrate.points), coverage, confidence)
 
 
 def _usable(rows: Rows) -> Rows:
@@ -116,7 +130,7 @@ def _options(steps: tuple[int, ...], found: list[FoundStep], selection: Selectio
     return {
         "step_totals": list(steps),
         "steps_found": [step.document() for step in found],
-        "scale": selection.winner.scale,
+        "scale": selection.noise.name,
         "scale_pinball_99_percent": dict(selection.winner.bound),
         "selection": {
             "why": selection.why,

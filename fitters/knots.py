@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from ..tables.batch import Scene
 from ..tables.domain import Domain
 from ..tables.grid import POINT_COLUMN, Axes, Ladder, Points, scene_of
-from .folds import MOST_VALUES
+from .cross_validation import MOST_GRID_VALUES
 
 # Ratio of neighbouring knots. Linear reading of a curve with these ratios costs 0.1-0.2% at the P99 on
 # attention-shaped costs; twice as many knots halve that and leave each with half the data.
@@ -64,7 +64,7 @@ def lies_on_grid(points: Points) -> bool:
     for scene in np.unique(names):
         here = unique[names == scene]
         values = [len(np.unique(here[:, column])) for column in range(here.shape[1])]
-        if max(values) > MOST_VALUES or np.prod(values) > MOST_GRID_CELLS * len(here):
+        if max(values) > MOST_GRID_VALUES or np.prod(values) > MOST_GRID_CELLS * len(here):
             return False
     return True
 

@@ -1,19 +1,34 @@
-"""From errors to a bound with a promise: order statistics with confidence, drift between sessions."""
+"""From the expected time to a bound with a promise.
+
+The noise margin: order statistics of calibration scores with confidence. Session drift: the shift between the fit and
+the calibration session. Pair factors: corrections for batches that the table approximates, unequal contexts (read at
+their mean) and several chunks (read as one).
+"""
 
 from __future__ import annotations
 
+import math
+import statistics
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import beta
+from scipy.stats import binom
 
 from ..files.errors import CertificationError
+from ..profiler.columns import Role
+from ..profiler.profile import Profile
 from ..tables.batch import Scene
+from ..tables.lookup import WEIGHT_ONE
 from .rows import Rows, point_medians
 
-OWN_MARGIN_POINTS = 1000  # below, a scene's tail costs more than it explains and scenes are pooled
-MIN_ANCHORS = 30
+OWN_MARGIN_POINTS = 1000  # with fewer, a scene shares one margin with others: its own would be wide by chance
+MIN_ANCHORS = 30  # points shared by two sessions; fewer measure no drift
+# Pair factors cover this share of such batches with this confidence, by the order statistic of the bound itself. More
+# would need 59 pairs and more of the session. The bound of a batch that is not covered is short by the difference of
+# the largest ratios.
+PAIR_COVERAGE = 0.90
+PAIR_CONFIDENCE = 0.95
 
 
 def order_statistic(points: int, coverage: float, confidence: float) -> int | None:
@@ -23,17 +38,9 @@ def order_statistic(points: int, coverage: float, confidence: float) -> int | No
     with `confidence` over the drawing of the m. (k = ceil((m + 1) coverage), plain split conformal, holds
     on average only: it falls short in almost half of all sessions.)
     """
-    # The probability rises with k: bisect for the first k that reaches the confidence.
-    low, high = 1, points
-    if points < 1 or beta.sf(coverage, points, 1) < confidence:
-        return None
-    while low < high:
-        k = (low + high) // 2
-        if beta.sf(coverage, k, points + 1 - k) >= confidence:
-            high = k
-        else:
-            low = k + 1
-    return low
+    # P(Beta(k, m + 1 - k) >= coverage) = P(Binomial(m, coverage) <= k - 1)
+    k = int(binom.ppf(confidence, points, coverage)) + 1 if points > 0 else 1
+    return k if k <= points else None
 
 
 def points_needed(coverage: float, confidence: float) -> int:
@@ -137,3 +144,43 @@ def centred(fit_rows: Rows, drift: Drift) -> Rows:
     if drift.ratio is None:
         return fit_rows
     return replace(fit_rows, latency_ms=fit_rows.latency_ms * np.sqrt(drift.ratio))
+
+
+@dataclass(frozen=True, slots=True)
+class PairFactor:
+    """factor: at least 1, a multiple of 1/4096; None where there are too few pairs."""
+
+    factor: float | None
+    detail: str
+
+
+def pair_factor(profile: Profile, role: Role) -> PairFactor:
+    """Factor of the pairs of one role ("unequal" or "chunks") in the fit session.
+
+    A pair is a point with a layout and the point of the same n, k, c, u without, timed in turn. Its ratio is the median
+    over the repeats, each against its neighbour in time: stalls and slow phases of the machine hit both and are in the
+    noise margin already. (The ratio of the two fastest iterations would contain a change of speed between them.)
+    """
+    part = profile.select("fit", role)
+    layouts, latency = part.columns["layout"], part.columns["latency_ms"]
+    times: dict[tuple[int, ...], dict[str, list[float]]] = {}
+    for point, layout, ms in zip(part.points().tolist(), layouts.tolist(), latency.tolist(), strict=True):
+        times.setdefault(tuple(point), {}).setdefault(layout, []).append(ms)
+    ratios = [
+        statistics.median(mine / other for mine, other in zip(measured, state[""], strict=False))
+        for state in times.values()
+        if "" in state
+        for layout, measured in state.items()
+        if layout
+    ]
+    k = order_statistic(len(ratios), PAIR_COVERAGE, PAIR_CONFIDENCE)
+    if k is None:
+        needed = points_needed(PAIR_COVERAGE, PAIR_CONFIDENCE)
+        return PairFactor(None, f"not measured: {len(ratios)} pairs of equal totals; needs {needed}")
+    at = float(np.sort(ratios)[k - 1])
+    factor = math.ceil(max(1.0, at) * WEIGHT_ONE) / WEIGHT_ONE
+    return PairFactor(
+        factor,
+        f"order statistic {k} of {len(ratios)} ratios {at:.4f}, at least 1: pairs of equal totals measured side by "
+        f"side, median {np.median(ratios):.4f}, largest {max(ratios):.4f}; only such batches are raised by it",
+    )

@@ -1,23 +1,28 @@
-"""How far a table is from measured rows: errors in percent, counts with exact intervals."""
+"""How far a table is from measured rows: errors in percent, coverage with exact intervals, coverage by traffic."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import beta
+from scipy.stats import binomtest
 
+from ..profiler.cells import Cells
+from ..profiler.profile import Profile
+from ..tables.arrays import TableArrays
 from ..tables.schema_v1 import CountsV1, ErrorsV1
-from .rows import Rows
+from .rows import Rows, held_out
 
 BOOTSTRAP_DRAWS = 1000
 
 
 def clopper_pearson(covered: int, rows: int, confidence: float = 0.95) -> tuple[float, float]:
     """Exact two-sided interval of a binomial share (Clopper & Pearson 1934); (0, 1) without rows."""
-    tail = (1 - confidence) / 2
-    low = float(beta.ppf(tail, covered, rows - covered + 1)) if covered > 0 else 0.0
-    high = float(beta.ppf(1 - tail, covered + 1, rows - covered)) if covered < rows else 1.0
-    return low, high
+    if not rows:
+        return 0.0, 1.0
+    interval = binomtest(covered, rows).proportion_ci(confidence, "exact")
+    return float(interval.low), float(interval.high)
 
 
 def counts(rows: Rows, bound_ms: NDArray[np.float64]) -> CountsV1:
@@ -32,8 +37,8 @@ def counts(rows: Rows, bound_ms: NDArray[np.float64]) -> CountsV1:
 def block_bootstrap(rows: Rows, bound_ms: NDArray[np.float64]) -> tuple[float, float]:
     """2.5% and 97.5% points of the coverage when whole points are drawn again (rows of a point go together).
 
-    Points with as many rows and hits are alike, so drawn is how often each kind comes: the same law as drawing the
-    points, without an index for each point of each draw.
+    Points with the same numbers of rows and hits are alike, so only the count of each kind is drawn. This is the same
+    distribution as drawing the points, without an index for each point of each draw.
     """
     _, inverse = np.unique(rows.point_id, return_inverse=True)
     size = np.bincount(inverse)
@@ -67,3 +72,32 @@ def errors(rows: Rows, expected_ms: NDArray[np.float64], bound_ms: NDArray[np.fl
         pinball_50=100 * pinball(relative, 0.5),
         pinball_99=100 * pinball((t - bound_ms) / t, 0.99),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class WeightedCoverage:
+    """Coverage of the test session as the traffic would see it, beside the plain one.
+
+    coverage: of the test rows, each weighted with its cell's share of the traffic. seen: share of the traffic in cells
+    with test rows. rows: number of equally weighted rows with the same variance (Kish 1965).
+    """
+
+    coverage: float
+    seen: float
+    rows: float
+
+
+def traffic_coverage(profile: Profile, arrays: TableArrays) -> WeightedCoverage | None:
+    """Coverage by traffic; None without traffic, and where none of its cells holds a test row."""
+    if profile.meta.traffic is None:
+        return None
+    test = held_out(profile, "test", arrays.ladders)
+    cells = Cells(profile.meta.domain)
+    cell = cells.of(test.points)
+    share = profile.meta.traffic.per_cell(cells)
+    weight = share[cell] / np.bincount(cell, minlength=cells.count)[cell]
+    seen = float(weight.sum())
+    if not seen:
+        return None
+    covered = test.latency_ms <= arrays.read(test.points)[1]
+    return WeightedCoverage(float(weight @ covered) / seen, min(seen, 1.0), seen**2 / float(weight @ weight))

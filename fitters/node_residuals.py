@@ -1,11 +1,10 @@
-"""Node-residual correction: the table follows the data where there is data and the model where there is none.
+"""Node residuals: the table follows the data where there is data and the model where there is none.
 
-The estimator gives values at the nodes. What the data says beyond them, y / E - 1 at each fit point, goes to
-the nodes by weighted least squares through the table's own interpolation weights, so that what is corrected
-is what will be read. Unknown is one relative correction per ladder knot and per base node, of the whole time
-there; penalised are differences between neighbouring nodes (smoothness) and the correction itself (so it
-vanishes away from data). Both sides of a step are not neighbours. The strength of the penalty is chosen by
-cross-validation over points.
+The estimator gives values at the nodes. The relative residuals y / E - 1 at the fit points go to the nodes by weighted
+least squares through the table's own interpolation weights, so the corrected value is the one that will be read. The
+unknowns are one relative correction of the whole time for each ladder knot and each base node. Penalised are
+differences between neighbouring nodes (smoothness) and the corrections themselves (they vanish away from data). Both
+sides of a step are not neighbours. Cross-validation over points chooses the strength of the penalty.
 
 Huber weights keep a stalled iteration from pulling its node. The penalty is a Gaussian Markov random field
 prior (Rue & Held 2005, ch. 3) whose precision is `strength` times a first-difference matrix.
@@ -21,27 +20,51 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from ..tables.batch import Scene
-from ..tables.grid import SCENE_AXES, Axes, Ladder, Points, batch_totals, corners, locate_all
+from ..tables.grid import Axes, Ladder, Points, batch_totals, corners, locate_all, node_points
 from ..tables.lookup import WEIGHT_ONE
 from .isotonic_projection import isotonic_projection
 from .numerics import Matrix, reweighted, solved
 from .rows import Rows
 
 STRENGTHS = (0.003, 0.03, 0.3, 3.0, 30.0, 300.0)
-FOLDS = 4
-MANY = 3000  # points from which one fold says enough
-# Points that choose the strength, of more drawn at random. It is a ratio of two variances, noise over correction, and
-# so does not depend on how many points there are; STRENGTHS lie a factor of ten apart.
-CHOOSING = 20_000
+STRENGTH_FOLDS = 4
+ONE_FOLD_POINTS = 3000  # points from which one fold is enough
+# Points that choose the strength, drawn at random. The strength is a ratio of two variances, noise over correction: it
+# does not depend on the number of points, and STRENGTHS lie a factor of ten apart.
+MOST_STRENGTH_POINTS = 20_000
 # A ladder is one-dimensional and every row of the scene reads it: its knots need far less smoothing.
-LADDER_SHARE = 0.1
-SHRINK = 0.02  # of the strength: pull of a correction towards 0
+LADDER_STRENGTH_SHARE = 0.1
+SHRINK_SHARE = 0.02  # of the strength: pull of a correction towards 0
 MEASURED_WEIGHT = 0.5  # interpolation weight of fit points around a node that makes it "measured"
 
 
 @dataclass(frozen=True, slots=True)
+class SceneGrid:
+    """Where one scene of a table has nodes. step_totals: the n + c after which the time jumps."""
+
+    axes: Axes
+    scene: Scene
+    ladder: Ladder
+    step_totals: Sequence[int]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the base."""
+        return self.axes.shape(self.scene)
+
+    @property
+    def points(self) -> Points:
+        """The base nodes, (nodes, 4)."""
+        return node_points(self.axes, self.scene)
+
+    def ladder_at_nodes(self, ladder_ms: NDArray[np.float64]) -> NDArray[np.float64]:
+        """A ladder (knots,) read at every base node, (nodes,)."""
+        return np.asarray(np.interp(batch_totals(self.points), np.asarray(self.ladder.batch_tokens), ladder_ms))
+
+
+@dataclass(frozen=True, slots=True)
 class Nodes:
-    """Values in ms before closure: ladder (knots,), base (axes.shape(scene)); what data stands around each."""
+    """Values in ms before ordering: ladder (knots,), base (shape of the base); which of them have data around them."""
 
     ladder: NDArray[np.float64]
     base: NDArray[np.float64]
@@ -63,9 +86,9 @@ def base_weights(axes: Axes, scene: Scene, points: Points) -> Matrix:
         columns.append(np.ravel_multi_index(index, shape))
         values.append(weight)
     entries = (np.concatenate(values), (np.concatenate(rows), np.concatenate(columns)))
-    found = sparse.csr_matrix(entries, shape=(len(points), int(np.prod(shape))))
-    found.eliminate_zeros()  # a point on a node reads that one alone
-    return found
+    weights_of_nodes = sparse.csr_matrix(entries, shape=(len(points), int(np.prod(shape))))
+    weights_of_nodes.eliminate_zeros()  # a point on a node reads that node alone
+    return weights_of_nodes
 
 
 def ladder_weights(ladder: Ladder, points: Points) -> Matrix:
@@ -81,66 +104,67 @@ def ladder_weights(ladder: Ladder, points: Points) -> Matrix:
 
 
 def smooth_residuals(
-    axes: Axes,
-    scene: Scene,
-    ladder: Ladder,
+    grid: SceneGrid,
     ladder_ms: NDArray[np.float64],
     base_ms: NDArray[np.float64],
-    node_ladder_ms: NDArray[np.float64],
-    rows: Rows,
-    step_totals: Sequence[int],
+    medians: Rows,
     strength: float | None = None,
 ) -> Nodes:
-    """Nodes that follow `rows` (one median per point), given the model's values at the nodes.
+    """Nodes that follow `medians` (one row per point), given the model's values at the nodes.
 
-    ladder_ms: (knots,); base_ms: (nodes,), flat; node_ladder_ms: (nodes,), the ladder's share at each base
-    node, so that a base correction is relative to the whole time there. strength: of the penalty, None lets
-    cross-validation choose.
+    ladder_ms: (knots,). base_ms: (nodes,), flat. strength: of the penalty; None lets cross-validation choose.
     """
-    to_base, to_ladder = base_weights(axes, scene, rows.points), ladder_weights(ladder, rows.points)
+    # A base correction is relative to the whole time at its node.
+    node_ms = grid.ladder_at_nodes(ladder_ms) + base_ms
+    to_base, to_ladder = (
+        base_weights(grid.axes, grid.scene, medians.points),
+        ladder_weights(grid.ladder, medians.points),
+    )
     model = to_ladder @ ladder_ms + to_base @ base_ms
     design = sparse.hstack(
         [
             to_ladder.multiply(ladder_ms[None, :]).multiply(1 / model[:, None]),
-            to_base.multiply((node_ladder_ms + base_ms)[None, :]).multiply(1 / model[:, None]),
+            to_base.multiply(node_ms[None, :]).multiply(1 / model[:, None]),
         ]
     ).tocsr()
-    residual = rows.latency_ms / model - 1
-    smooth = smoothness(axes, scene, ladder, step_totals)
+    residual = medians.latency_ms / model - 1
+    smooth = smoothness(grid)
     if strength is None:
         strength = _choose_strength(design, residual, smooth)
     correction = _solve(design, residual, smooth, strength)
     knots = len(ladder_ms)
     raw_ladder = ladder_ms * (1 + correction[:knots])
     ladder_measured = np.asarray(to_ladder.sum(axis=0)).ravel() >= MEASURED_WEIGHT
-    # Each part is closed by itself, so the base is fitted beside the ladder as it will stand.
-    beside = rows.latency_ms - to_ladder @ isotonic_projection(raw_ladder, ladder_measured) - to_base @ base_ms
+    # Each part is ordered by itself, so the base is fitted beside the ladder as it will stand.
+    beside = medians.latency_ms - to_ladder @ isotonic_projection(raw_ladder, ladder_measured) - to_base @ base_ms
     base_correction = _solve(design[:, knots:], beside / model, smooth[knots:, knots:], strength)
     return Nodes(
         raw_ladder,
-        (base_ms + (node_ladder_ms + base_ms) * base_correction).reshape(axes.shape(scene)),
+        (base_ms + node_ms * base_correction).reshape(grid.shape),
         ladder_measured,
-        (np.asarray(to_base.sum(axis=0)).ravel() >= MEASURED_WEIGHT).reshape(axes.shape(scene)),
+        (np.asarray(to_base.sum(axis=0)).ravel() >= MEASURED_WEIGHT).reshape(grid.shape),
     )
 
 
 def _choose_strength(design: Matrix, residual: NDArray[np.float64], smooth: Matrix) -> float:
-    """The penalty with the smallest mean absolute held-out residual, each counted up to four medians; folds are
-    over points. Fewer points than folds choose nothing: the smoothest."""
-    if len(residual) < FOLDS:
+    """The strength with the smallest mean absolute residual over held-out points, each counted up to four medians.
+
+    The smoothest with fewer points than folds.
+    """
+    if len(residual) < STRENGTH_FOLDS:
         return STRENGTHS[-1]
-    if len(residual) > CHOOSING:
-        some = np.sort(np.random.default_rng(0).choice(len(residual), CHOOSING, replace=False))
+    if len(residual) > MOST_STRENGTH_POINTS:
+        some = np.sort(np.random.default_rng(0).choice(len(residual), MOST_STRENGTH_POINTS, replace=False))
         design, residual = design[some], residual[some]
     # By point id: the law's points have random ids, corners and steps are dealt out.
-    fold = np.arange(len(residual)) % FOLDS
+    fold = np.arange(len(residual)) % STRENGTH_FOLDS
     best, best_error = STRENGTHS[-1], np.inf
     for strength in reversed(STRENGTHS):
         held = np.concatenate(
             [
                 residual[fold == f]
                 - design[fold == f] @ _solve(design[fold != f], residual[fold != f], smooth, strength)
-                for f in range(FOLDS if len(residual) < MANY else 1)
+                for f in range(STRENGTH_FOLDS if len(residual) < ONE_FOLD_POINTS else 1)
             ]
         )
         error = float(np.mean(np.minimum(np.abs(held), 4 * np.median(np.abs(held)))))
@@ -157,18 +181,18 @@ def _solve(design: Matrix, residual: NDArray[np.float64], smooth: Matrix, streng
     return reweighted(solve, lambda solution: residual - design @ solution, len(residual))
 
 
-def smoothness(axes: Axes, scene: Scene, ladder: Ladder, step_totals: Sequence[int]) -> Matrix:
+def smoothness(grid: SceneGrid) -> Matrix:
     """Precision of the prior: squared first differences along every axis, plus the pull to 0."""
-    shape = tuple(len(axes.knots(name)) for name in SCENE_AXES[scene])
+    shape = grid.shape
     base = sum(
         (_along(axis, shape, np.ones(shape[axis] - 1)) for axis in range(len(shape))),
         sparse.csr_matrix((int(np.prod(shape)),) * 2),
     )
-    totals = ladder.batch_tokens
-    linked = np.asarray([1.0 if high not in set(step_totals) else 0.0 for high in totals[1:]])
-    ladder_part = LADDER_SHARE * _along(0, (len(totals),), linked)
+    totals = grid.ladder.batch_tokens
+    linked = np.asarray([1.0 if high not in set(grid.step_totals) else 0.0 for high in totals[1:]])
+    ladder_part = LADDER_STRENGTH_SHARE * _along(0, (len(totals),), linked)
     whole = sparse.block_diag([ladder_part, base])
-    return (whole + SHRINK * sparse.identity(whole.shape[0])).tocsr()
+    return (whole + SHRINK_SHARE * sparse.identity(whole.shape[0])).tocsr()
 
 
 def _along(axis: int, shape: tuple[int, ...], linked: NDArray[np.float64]) -> Matrix:

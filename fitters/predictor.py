@@ -13,6 +13,8 @@ from ..tables.domain import Domain
 from ..tables.grid import Points, scene_of, to_ms
 from .estimators.registry import ESTIMATORS
 from .knots import axes_for, ladder_for
+from .node_residuals import SceneGrid
+from .noise import Proportional
 from .numerics import one_blas_thread
 from .rows import Rows
 from .surfaces import scene_surfaces
@@ -48,8 +50,7 @@ class TablePredictor:
             if len(own) < MIN_SCENE_POINTS:
                 expected[here] = models[scene].expected_ms(queries[here])
                 continue
-            surfaces = scene_surfaces(
-                axes, scene, ladder, models[scene], own, "proportional", self.step_totals, strength=STRENGTH
-            )
+            grid = SceneGrid(axes, scene, ladder, self.step_totals)
+            surfaces = scene_surfaces(grid, models[scene], own, Proportional(), STRENGTH)
             expected[here] = to_ms(read_surface(axes, scene, ladder, surfaces.expected, queries[here]))
         return expected

@@ -1,22 +1,38 @@
-"""Does the data say what the table says? Every certificate and error recomputed from the profile."""
+"""Does the profile support the table? Certificates, errors and the whole fit recomputed from it.
+
+A table stores no bound before ordering, so the map of the gap needs the fit again: with the estimator, the noise scale
+and the margins that the document names, without selection.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..files.errors import ChunkfitError
+import numpy as np
+from numpy.typing import NDArray
+
+from ..files.errors import ChunkfitError, FitError
 from ..profiler.profile import Profile, file_sha256
 from ..tables.arrays import TableArrays, from_document
+from ..tables.batch import Scene
+from ..tables.closure import read_surface
 from ..tables.document import Finding
 from ..tables.fingerprint import Severity, differences
+from ..tables.grid import node_points, scene_of
 from ..tables.schema_v1 import TableV1
 from ..tables.validate import validate_file
-from .certify import certificate, law_of, tested
-from .factors import pair_factor
-from .rows import Rows, held_out
+from .build import build_chosen, ladders_of
+from .certify import certificate, closed_over_unclosed, law_of, tested
+from .cross_validation import out_of_fold
+from .estimators.registry import ESTIMATORS
+from .margin import centred, pair_factor, session_drift
+from .noise import refitted
+from .numerics import one_blas_thread
+from .rows import Rows, held_out, rows_of, shared_rows
 
 RELATIVE_TOLERANCE = 1e-9  # library versions may differ in the last digits of a beta quantile
 
@@ -107,3 +123,56 @@ def _compare(stored: Any, fresh: Any, path: str) -> Iterator[Finding]:
             yield Finding("evidence", path, f"stored {stored!r}, recomputed from the profile {fresh!r}")
     elif stored != fresh:
         yield Finding("evidence", path, f"stored {stored!r}, recomputed from the profile {fresh!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """The fit of a table done again.
+
+    gaps: by scene, ordered bound over the bound before, minus one, at every base node; shape of the base.
+    worst_difference: largest relative difference between a node's bound here and in the table; 0: the same tick.
+    """
+
+    gaps: Mapping[Scene, NDArray[np.float64]]
+    worst_difference: float
+
+
+@one_blas_thread
+def repeated(table: TableV1, profile: Profile) -> Repeat:
+    """Raises FitError for a table with an unknown estimator, noise scale or margin, or with other knots."""
+    name, options = table.fitter.name, table.fitter.options
+    scale, steps = options.get("scale"), options.get("step_totals")
+    multipliers = {part.scene: part.factor for part in table.margin if part.name == "noise"}
+    if name not in ESTIMATORS or scale is None or steps is None or not set(table.scenes) <= multipliers.keys():
+        raise FitError(
+            f"fitter {name!r}, scale {scale!r}: cannot be fitted again; expected one of {', '.join(ESTIMATORS)}, its "
+            "scale and steps, and a noise margin for each scene: fit the table with this version"
+        )
+    stored = from_document(table, "table")
+    drift = session_drift(shared_rows(profile), held_out(profile, "calibrate", stored.ladders))
+    rows = rows_of(profile, "fit")
+    rows = centred(rows.where(np.isin(scene_of(rows.points), [scene.value for scene in table.scenes])), drift)
+    estimator, ladders = ESTIMATORS[name], ladders_of(rows, table.domain, steps)
+    noise = refitted(scale, lambda: out_of_fold(estimator, rows, ladders))
+    built = build_chosen(rows, table.domain, steps, estimator, noise)
+    if built.axes != stored.axes or built.ladders != stored.ladders:
+        raise FitError("the table has other knots than this version makes: fit the table again with this version")
+    factors = {scene: factor for scene, factor in multipliers.items() if scene is not None and factor is not None}
+    unclosed = built.unclosed(factors, table.factors.session_drift or 1.0)
+    closed = built.closed(unclosed)
+    gaps = {
+        scene: (closed_over_unclosed(closed, unclosed, scene, node_points(closed.axes, scene)) - 1).reshape(
+            closed.axes.shape(scene)
+        )
+        for scene in closed.ladders
+    }
+    return Repeat(gaps, max(_difference(stored, closed, scene) for scene in gaps))
+
+
+def _difference(stored: TableArrays, fresh: TableArrays, scene: Scene) -> float:
+    points = node_points(stored.axes, scene)
+    here, there = (
+        read_surface(arrays.axes, scene, arrays.ladders[scene], arrays.bound[scene], points)
+        for arrays in (stored, fresh)
+    )
+    return float(np.max(np.abs(there - here) / here))

@@ -10,12 +10,11 @@ from numpy.typing import NDArray
 
 from chunkfit.files.errors import CertificationError
 from chunkfit.fitters.build import build_chosen, ladders_of, with_found_steps
+from chunkfit.fitters.cross_validation import OutOfFold, in_box, point_folds
 from chunkfit.fitters.estimators.estimator import Estimator
 from chunkfit.fitters.estimators.registry import AUTO
-from chunkfit.fitters.folds import between, point_folds
-from chunkfit.fitters.left_out import LeftOut
 from chunkfit.fitters.margin import NoiseMargin, best_coverage, noise_margins, points_needed
-from chunkfit.fitters.scale import left_out_scale
+from chunkfit.fitters.noise import NoiseScale
 from chunkfit.fitters.select import select
 from chunkfit.tables.grid import scene_of
 
@@ -55,7 +54,7 @@ def peer_prediction(peer: Peer, data: DataSet, held: NDArray[np.bool_], seed: in
     scores = np.full(len(learn), np.nan)
     for fold in point_folds(learn):
         known = learn.where(~fold)
-        here = fold & between(known, learn.points)
+        here = fold & in_box(known, learn.points)
         scores[here] = learn.latency_ms[here] / peer(known)(learn.points[here])
     mine, names = scene_of(learn.points), scene_of(asked.points)
     factors = np.ones(len(asked))
@@ -91,9 +90,11 @@ def our_predictions(
             found[candidate.name] = candidate.reason
             continue
         estimator = fitters[candidate.name]
-        assert candidate.left is not None
-        built = build_chosen(learn, data.domain, steps, estimator, candidate.scale, candidate.left)
-        margins, note = _margins(candidate.scale, candidate.left)
+        noise, errors = candidate.noise, candidate.predicted
+        assert noise is not None
+        assert errors is not None
+        built = build_chosen(learn, data.domain, steps, estimator, noise)
+        margins, note = _margins(noise, errors.inside())
         unclosed = built.unclosed({scene: m.multiplier for m in margins for scene in m.scenes}, 1.0)
         arrays = built.closed(unclosed)
         expected, bound = arrays.read(asked.points)
@@ -107,9 +108,9 @@ def our_predictions(
     return {AUTO: replace(winner, note=f"{selection.why}; {winner.note}"), **found}
 
 
-def _margins(scale: str, left: LeftOut) -> tuple[list[NoiseMargin], str]:
+def _margins(noise: NoiseScale, errors: OutOfFold) -> tuple[list[NoiseMargin], str]:
     """Certified margins; where points are too few, at the level that they can certify: what `fit` advises then."""
-    scores, names = _scores(scale, left)
+    scores, names = _scores(noise, errors)
     try:
         return noise_margins(scores, names, COVERAGE, CONFIDENCE), f"certified {COVERAGE} on m = {len(scores)}"
     except CertificationError:
@@ -118,12 +119,11 @@ def _margins(scale: str, left: LeftOut) -> tuple[list[NoiseMargin], str]:
         return noise_margins(scores, names, level, CONFIDENCE), refused
 
 
-def _scores(scale: str, left: LeftOut) -> tuple[Floats, NDArray[np.str_]]:
+def _scores(noise: NoiseScale, errors: OutOfFold) -> tuple[Floats, NDArray[np.str_]]:
     """(T - E) / scale of one row per point, E from an estimator that has not seen the point.
 
     What a fold would have to extrapolate to sets no margin, neither of ours nor of a peer.
     """
-    left = left.where(left.between)
-    scores = (left.rows.latency_ms - left.expected_ms) / left_out_scale(scale, left)
-    _, first = np.unique(left.rows.point_id, return_index=True)
-    return scores[first], scene_of(left.rows.points[first])
+    scores = (errors.rows.latency_ms - errors.expected_ms) / noise.at_rows(errors)
+    _, first = np.unique(errors.rows.point_id, return_index=True)
+    return scores[first], scene_of(errors.rows.points[first])

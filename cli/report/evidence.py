@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 
 from ...files.errors import CertificationError, ChunkfitError, TableFormatError, UsageError
 from ...fitters.metrics import clopper_pearson
-from ...fitters.repeat import Repeat, repeated
 from ...fitters.rows import Rows, held_out
-from ...fitters.validate import validate_with_profile
+from ...fitters.validate import Repeat, repeated, validate_with_profile
 from ...profiler.profile import Profile, file_sha256
 from ...tables.arrays import TableArrays, from_document
 from ...tables.batch import Scene

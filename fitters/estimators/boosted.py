@@ -24,7 +24,6 @@ from ...tables.grid import Ladder, Points
 from ..numerics import reweighted
 from ..rows import Rows, point_medians
 from .estimator import Millis, SceneModel
-from .tails import lift
 
 TREES = 300
 PARAMETERS: dict[str, Any] = {
@@ -70,11 +69,7 @@ def boosted(rows: Rows, ladders: Mapping[Scene, Ladder]) -> dict[Scene, SceneMod
     )
     curve = BoostedCurve(booster)
     shown = {"trees": float(booster.num_trees())}
-    return {
-        scene: SceneModel(curve, lift(own, curve.total_ms(own.points)), shown)
-        for scene in ladders
-        for own in [rows.scene(scene)]
-    }
+    return {scene: SceneModel(curve, shown) for scene in ladders}
 
 
 def boost(

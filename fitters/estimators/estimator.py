@@ -1,4 +1,4 @@
-"""What every estimator gives: the median and the tail of each scene, as curves over points (n, k, c, u)."""
+"""The protocol of estimators: each gives the median time of every scene as a curve over points (n, k, c, u)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Millis = NDArray[np.float64]
 
 
 class Curve(Protocol):
-    """One function of a scene. What is not non-decreasing is closed in the table, at a cost (see gap.py)."""
+    """The time of a scene as a function of points. The table orders a curve that falls, at a cost (certify.py)."""
 
     def total_ms(self, points: Points) -> Millis:
         """Time of each point, shape (points,)."""
@@ -26,7 +26,7 @@ class Curve(Protocol):
 
 @runtime_checkable
 class SplitCurve(Curve, Protocol):
-    """A curve that is ladder(n + c) + base(n, k, c, u) already, as the table is."""
+    """A curve of the table's own form, ladder(n + c) + base(n, k, c, u)."""
 
     def ladder_ms(self, batch_tokens: NDArray[np.int64]) -> Millis:
         """The part that depends on n + c alone; shape as the argument."""
@@ -38,51 +38,66 @@ class SplitCurve(Curve, Protocol):
 
 
 @runtime_checkable
-class DoubtfulCurve(Curve, Protocol):
-    """A curve that can tell where the data leaves more than one answer."""
+class UncertainCurve(Curve, Protocol):
+    """A curve that estimates its own model uncertainty."""
 
-    def doubt(self, points: Points) -> NDArray[np.float64]:
-        """How far other answers that the data allows lie from this one, relative to the time, shape (points,)."""
+    def uncertainty(self, points: Points) -> NDArray[np.float64]:
+        """Half the spread of the answers that the data allows, relative to the time, shape (points,)."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class Lift:
-    """A tail that is an affine function of the median: constant_ms >= 0, factor >= 0."""
-
-    constant_ms: float
-    factor: float
-
-
-@dataclass(frozen=True, slots=True)
 class SceneModel:
-    """Median and tail of one scene, and the coefficients to show."""
+    """The fitted median of one scene.
+
+    Attributes:
+        expected: the median's curve.
+        coefficients: what the model is made of, by name, to be shown and stored in the table.
+    """
 
     expected: Curve
-    tail: SplitCurve | Lift
     coefficients: Mapping[str, float]
 
     def expected_ms(self, points: Points) -> Millis:
-        """The median's time of each point, shape (points,)."""
+        """Median time of each point.
+
+        Args:
+            points: n, k, c, u in tokens, shape (points, 4).
+
+        Returns:
+            Milliseconds, shape (points,).
+        """
         return self.expected.total_ms(points)
 
-    def tail_ms(self, points: Points) -> Millis:
-        """The tail's time of each point, shape (points,)."""
-        if isinstance(self.tail, Lift):
-            return self.tail.constant_ms + self.tail.factor * self.expected_ms(points)
-        return self.tail.total_ms(points)
+    def uncertainty(self, points: Points) -> NDArray[np.float64]:
+        """The curve's own uncertainty about the median.
 
-    def doubt(self, points: Points) -> NDArray[np.float64]:
-        """Relative doubt about the median of each point, (points,); 0 where the curve knows of none."""
-        if isinstance(self.expected, DoubtfulCurve):
-            return self.expected.doubt(points)
+        Args:
+            points: n, k, c, u in tokens, shape (points, 4).
+
+        Returns:
+            Relative to the time, shape (points,); 0 where the curve estimates none.
+        """
+        if isinstance(self.expected, UncertainCurve):
+            return self.expected.uncertainty(points)
         return np.zeros(len(points))
 
 
 class Estimator(Protocol):
-    """Fits every scene of `ladders`, whose knots say where the table will read n + c (steps are neighbours).
+    """Fits the median of an iteration's time in every scene."""
 
-    Raises FitError when it cannot fit these rows, with the reason.
-    """
+    def __call__(self, rows: Rows, ladders: Mapping[Scene, Ladder]) -> dict[Scene, SceneModel]:
+        """Fit all scenes of `ladders` to `rows`.
 
-    def __call__(self, rows: Rows, ladders: Mapping[Scene, Ladder]) -> dict[Scene, SceneModel]: ...
+        Args:
+            rows: the rows to fit, of any scenes.
+            ladders: the totals n + c at which the table of each scene has knots; two neighbouring totals are the sides
+                of a known step.
+
+        Returns:
+            A model for each scene of `ladders`.
+
+        Raises:
+            FitError: the rows cannot be fitted; the message says why.
+        """
+        ...

@@ -1,15 +1,15 @@
-"""`hybrid`: trends that extrapolate times residuals that are free where there is data.
+"""`hybrid`: a trend that extrapolates times a residual that follows the data.
 
-Trend: non-negative least squares of the relative error on trend_features.py, Huber weights. Trees and grids
-alone lose when the load shifts out of what they saw, lines alone lose on curvature. Residual: log(T / trend) by
-kriging.py, not constrained (the table's closure orders it), clipped to what was seen, and only where it lowers the
-error at held-out points and values.
+Trend: non-negative least squares of the relative error on `trend_features`, Huber weights. Trees and grids alone lose
+when the load shifts out of the measured range, lines alone lose on curvature. Residual: log(T / trend) by kriging.py,
+not constrained (the table orders it), clipped to the residuals seen, and used only where it lowers the error at
+held-out points and values.
 
-Where many columns leave something to a residual, a second trend of few columns with its own residual is fitted, and the
-answer is the geometric mean of both. Where data is dense they agree. In gaps each errs its own way, which no data can
-tell apart: weights learnt on held-out points did worse than equal ones, as they often do (Timmermann 2006, Forecast
-combinations). Past the data the many columns go on alone: few take the bend from streaming weights to arithmetic for a
-parabola.
+Where the 101-column trend leaves a residual, a second model with a 10-column trend and its own residual is fitted, and
+the answer is the geometric mean of both. Where data is dense they agree. In gaps each errs in its own way, which no
+data can tell apart: weights learnt on held-out points did worse than equal ones, as they often do (Timmermann 2006,
+Forecast combinations). Outside the measured range only the 101-column trend is used: the 10-column one fits the
+bandwidth-to-compute bend as a parabola and extrapolates too steeply.
 """
 
 from __future__ import annotations
@@ -22,24 +22,23 @@ from numpy.typing import NDArray
 
 from ...tables.batch import Scene
 from ...tables.grid import Ladder, Points
-from ..folds import value_folds
+from ..cross_validation import value_folds
 from ..numerics import robust_nnls
 from ..rows import Rows, point_medians
 from .estimator import Millis, SceneModel
+from .features import few_trend_features, trend_features
 from .kriging import Kriging, fit_kriging
-from .tails import lift
-from .trend_features import few_trend_features, trend_features
 
-ASKED = 500  # points of one axis' values of which nothing is known
-BETTER = 0.98  # share of the trend's own held-out error that the residual must leave at most
-CLIP = (0.001, 0.999)  # quantiles of the residual that a prediction keeps to
+MOST_HELD_OUT_PER_AXIS = 500  # points of one value fold that are predicted
+WORTHWHILE = 0.98  # the residual is used when it leaves at most this share of the trend's own held-out error
+CLIP_QUANTILES = (0.001, 0.999)  # of the residuals seen: limits of a predicted one
 
 Floats = NDArray[np.float64]
 Columns = Callable[[Points], Floats]
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class TrendModel:
     """columns . weights times exp(residual), the residual clipped to low..high."""
 
     columns: Columns
@@ -58,23 +57,26 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class HybridCurve:
-    """The geometric mean of both parts, and past the box low..high of n, k, c, u, (4,), what `many` adds to it."""
+    """The geometric mean of the models of many and of few columns inside the box low..high of n, k, c, u, (4,).
 
-    many: Part
-    few: Part
+    Outside the box: its value at the nearest point inside, times the growth of `many` from there.
+    """
+
+    many: TrendModel
+    few: TrendModel
     low: NDArray[np.int64]
     high: NDArray[np.int64]
 
     def total_ms(self, points: Points) -> Millis:
-        many, apart = self._answers(points)
-        return np.asarray(np.exp(many + apart / 2))
+        many, difference = self._answers(points)
+        return np.asarray(np.exp(many + difference / 2))
 
-    def doubt(self, points: Points) -> Floats:
-        """How far each part's answer lies from their mean."""
+    def uncertainty(self, points: Points) -> Floats:
+        """Half the distance between the two models' answers, relative."""
         return np.asarray(np.abs(self._answers(points)[1]) / 2)
 
     def _answers(self, points: Points) -> tuple[Floats, Floats]:
-        """Log time of `many`, and how far that of `few` lies from it at the nearest point inside the box."""
+        """Log time of `many`; and log time of `few` minus that of `many` at the nearest point inside the box."""
         inside = np.clip(points, self.low, self.high)
         past = (inside != points).any(axis=1)
         many = self.many.log_ms(points)
@@ -86,17 +88,13 @@ class HybridCurve:
 def hybrid(rows: Rows, ladders: Mapping[Scene, Ladder]) -> dict[Scene, SceneModel]:
     """One curve over all scenes."""
     medians, counts = _batches(rows)
-    many = _part(trend_features, medians, counts)
-    few = _part(few_trend_features, medians, counts) if many.residual is not None else None
-    curve: Part | HybridCurve = many
-    if few is not None and few.residual is not None:  # a bare trend of few columns would only spoil the other
+    many = _trend_model(trend_features, medians, counts)
+    few = _trend_model(few_trend_features, medians, counts) if many.residual is not None else None
+    curve: TrendModel | HybridCurve = many
+    if few is not None and few.residual is not None:  # a trend of few columns without a residual is worse than none
         curve = HybridCurve(many, few, medians.points.min(axis=0), medians.points.max(axis=0))
     shown = {"trend_terms": float((many.weights > 0).sum()), "residual": float(many.residual is not None)}
-    return {
-        scene: SceneModel(curve, lift(own, curve.total_ms(own.points)), shown)
-        for scene in ladders
-        for own in [rows.scene(scene)]
-    }
+    return {scene: SceneModel(curve, shown) for scene in ladders}
 
 
 def _batches(rows: Rows) -> tuple[Rows, Floats]:
@@ -106,27 +104,26 @@ def _batches(rows: Rows) -> tuple[Rows, Floats]:
     return point_medians(replace(medians, point_id=ids.ravel().astype(np.int64))), counts.astype(np.float64)
 
 
-def _part(columns: Columns, rows: Rows, counts: Floats) -> Part:
+def _trend_model(columns: Columns, rows: Rows, counts: Floats) -> TrendModel:
     known = columns(rows.points)
     weights = robust_nnls(known, rows.latency_ms, counts=counts)
     left = np.log(rows.latency_ms / (known @ weights))
-    return Part(columns, weights, _residual(rows, left, counts), *np.quantile(left, CLIP).tolist())
+    return TrendModel(columns, weights, _residual(rows, left, counts), *np.quantile(left, CLIP_QUANTILES).tolist())
 
 
 def _residual(rows: Rows, left: Floats, counts: Floats) -> Kriging | None:
-    """What lowers the mean absolute error of `left` at points predicted from the others, and at values of which
-    nothing is known, both alike."""
+    """Kriging of `left` if it lowers its mean absolute error enough, over left-out points and value folds alike."""
     residual = fit_kriging(rows.points, left, counts)
-    errors = [_errors(left, residual.left_out(), counts)]
+    errors = [_errors(left, residual.leave_one_out(), counts)]
     rng = np.random.default_rng(0)
     for held in value_folds(rows):
         if 0 < held.sum() < len(rows):
-            some = rng.permutation(np.flatnonzero(held))[:ASKED]
+            some = rng.permutation(np.flatnonzero(held))[:MOST_HELD_OUT_PER_AXIS]
             errors.append(_errors(left[some], residual.without(held).at(rows.points[some]), counts[some]))
     without, with_ = errors[0] + (np.mean(errors[1:], axis=0) if len(errors) > 1 else 0.0)
-    return residual if with_ < BETTER * without else None
+    return residual if with_ < WORTHWHILE * without else None
 
 
-def _errors(left: Floats, said: Floats, counts: Floats) -> Floats:
-    """Mean absolute error without and with what the residual says, (2,)."""
-    return np.average(np.abs([left, left - said]), axis=1, weights=counts)
+def _errors(left: Floats, predicted: Floats, counts: Floats) -> Floats:
+    """Mean absolute error without and with the predicted residual, (2,)."""
+    return np.average(np.abs([left, left - predicted]), axis=1, weights=counts)

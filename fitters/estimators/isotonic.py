@@ -15,13 +15,12 @@ from numpy.typing import NDArray
 
 from ...tables.batch import Scene
 from ...tables.grid import POINT_COLUMN, SCENE_AXES, Axes, Ladder, Points
-from ..folds import MOST_VALUES
+from ..cross_validation import MOST_GRID_VALUES
 from ..isotonic_projection import in_order, monotone, with_room
 from ..node_residuals import base_weights
 from ..numerics import reweighted
 from ..rows import Rows, point_medians
 from .estimator import Millis, SceneModel
-from .tails import lift
 
 KNOTS = 8  # of an axis of a scatter
 MOST_NODES = 100_000
@@ -45,10 +44,8 @@ def isotonic(rows: Rows, ladders: Mapping[Scene, Ladder]) -> dict[Scene, SceneMo
     """A grid of its own for each scene of `ladders`."""
     models = {}
     for scene in ladders:
-        own = rows.scene(scene)
-        curve = _curve(point_medians(own), scene)
-        shown = {"cells": float(len(curve.knot_ms))}
-        models[scene] = SceneModel(curve, lift(own, curve.total_ms(own.points)), shown)
+        curve = _curve(point_medians(rows.scene(scene)), scene)
+        models[scene] = SceneModel(curve, {"cells": float(len(curve.knot_ms))})
     return models
 
 
@@ -79,7 +76,7 @@ def grid_of(scene: Scene, points: Points) -> Axes | None:
     knots: dict[str, tuple[int, ...]] = dict.fromkeys(POINT_COLUMN, (0,))
     for name in SCENE_AXES[scene]:
         values = tuple(np.unique(points[:, POINT_COLUMN[name]]).tolist())
-        if len(values) > MOST_VALUES:
+        if len(values) > MOST_GRID_VALUES:
             return None
         knots[name] = values
     axes = Axes(**knots)

@@ -1,11 +1,10 @@
-"""Kriging: a value at a batch from the measured batches around it, weighted by how far values agree over distance.
+"""Kriging: the value at a batch from the measured batches around it, weighted by how values agree over distance.
 
-A Gaussian process with a Matern 3/2 covariance over the fifth roots of n, k, c, u, one length for each: between
-logarithms, where large batches lie too near to each other, and plain numbers, where small ones do. A prediction uses
-the nearest NEIGHBOURS alone, so a million points cost what a thousand do (local kriging; Vecchia 1988, Datta et al.
-2016); more of them lie on one side of a gap, if there is one. Lengths, amplitude and noise maximise the likelihood of
-drawn points given their neighbours, under a Student t, so that stalls do not pass for structure. Then each point is
-predicted from the others: whoever lies far off has little weight in what follows.
+A Gaussian process with a Matern 3/2 covariance over the fifth roots of n, k, c, u, one length for each axis. On
+logarithms large batches lie too near to each other, on plain numbers small ones do. A prediction uses the nearest
+NEIGHBOURS alone, so a million points cost what a thousand do (local kriging; Vecchia 1988, Datta et al. 2016). Lengths,
+amplitude and noise maximise the likelihood of drawn points given their neighbours, under a Student t, so stalls are not
+taken for structure. Then each point is predicted from the others, and points far from their prediction lose weight.
 """
 
 from __future__ import annotations
@@ -21,17 +20,17 @@ from ...tables.grid import Points
 from ..numerics import without_self
 
 NEIGHBOURS = 24
-DRAWN, DRAWN_NEIGHBOURS = 250, 20  # points of the likelihood, and what each is conditioned on
-ROUNDS = (10, 30)  # steps of the optimiser; between them neighbours and weights are taken anew
-FEWEST = 3  # points, for lengths to say anything
-DEGREES = 4.0  # of the Student t
-BLOCK = 256  # predictions at a time: their matrices stay in the cache
-ROOT = 5
-FIRST_LENGTH, LENGTHS = 1.0, (0.1, 20.0)  # in roots of an axis: 1 token lies at 1, 16k tokens at 7
-PRIOR = 2.0  # standard deviation of log parameters about their first values: few points must not decide freely
-# Medians of the distance to what the others say, past which a value is a stall: most of what is nearer is structure.
-STALL = 30.0
-FIRST_NOISE, LEAST_NOISE = 0.2, 2e-3  # of the values' spread; of a value
+LIKELIHOOD_POINTS, LIKELIHOOD_NEIGHBOURS = 250, 20  # drawn points, and the points that each is conditioned on
+OPTIMISER_STEPS = (10, 30)  # of two rounds; between them neighbours and weights are chosen again
+FEWEST_POINTS = 3  # to fit lengths to
+STUDENT_DEGREES = 4.0
+PREDICTION_BLOCK = 256  # predictions at a time: their matrices stay in the cache
+AXIS_ROOT = 5
+FIRST_LENGTH, LENGTH_LIMITS = 1.0, (0.1, 20.0)  # in roots of an axis: 1 token lies at 1, 16k tokens at 7
+PRIOR_DEVIATION = 2.0  # of log parameters about their first values: few points must not decide freely
+# Median distances of a value from its prediction past which it is a stall: most of the nearer ones are structure.
+STALL_MEDIANS = 30.0
+FIRST_NOISE, LEAST_NOISE = 0.2, 2e-3  # of the values' standard deviation; of a value
 
 Floats = NDArray[np.float64]
 Places = NDArray[np.int64]
@@ -60,13 +59,13 @@ class Kriging:
         found = self._nearest(asked, min(NEIGHBOURS, len(self.values)))
         return self._predicted(asked, found)
 
-    def left_out(self) -> Floats:
-        """Predicted values of own points without themselves."""
+    def leave_one_out(self) -> Floats:
+        """Each own point predicted from the others, (points,)."""
         count = min(NEIGHBOURS + 1, len(self.values))
         return self._predicted(self.inputs, without_self(self._nearest(self.inputs, count)))
 
     def without(self, held: NDArray[np.bool_]) -> Kriging:
-        """The same process that knows nothing of the points `held`."""
+        """The same process without the points `held`."""
         inputs = self.inputs[~held]
         return replace(
             self, inputs=inputs, values=self.values[~held], weights=self.weights[~held], tree=cKDTree(inputs)
@@ -78,8 +77,8 @@ class Kriging:
 
     def _predicted(self, asked: Floats, found: Places) -> Floats:
         out = np.empty(len(asked))
-        for start in range(0, len(asked), BLOCK):
-            block = slice(start, start + BLOCK)
+        for start in range(0, len(asked), PREDICTION_BLOCK):
+            block = slice(start, start + PREDICTION_BLOCK)
             near = self.inputs[found[block]]
             within = self.variance * _matern(_squared(near, near))
             diagonal = np.arange(near.shape[1])
@@ -96,11 +95,11 @@ def fit_kriging(points: Points, values: Floats, counts: Floats) -> Kriging:
     inputs, mean, spread = _inputs(points, axes), float(np.mean(values)), max(float(np.std(values)), LEAST_NOISE)
     first = np.log([*[FIRST_LENGTH] * len(axes), spread, FIRST_NOISE * spread])
     parameters, weights = first, counts
-    for steps in ROUNDS if len(values) >= FEWEST else ():
+    for steps in OPTIMISER_STEPS if len(values) >= FEWEST_POINTS else ():
         parameters = _likeliest(parameters, first, spread, inputs, values - mean, weights, steps)
         made = _made(axes, inputs, values, weights, mean, parameters)
-        off = np.abs(values - made.left_out())
-        stall = STALL * max(float(np.median(off)), LEAST_NOISE)
+        off = np.abs(values - made.leave_one_out())
+        stall = STALL_MEDIANS * max(float(np.median(off)), LEAST_NOISE)
         weights = counts * np.minimum(1.0, stall / np.maximum(off, stall)) ** 4
     return _made(axes, inputs, values, weights, mean, parameters)
 
@@ -114,7 +113,7 @@ def _made(
 
 
 def _inputs(points: Points, axes: tuple[int, ...]) -> Floats:
-    return np.asarray(points[:, axes] ** (1.0 / ROOT))
+    return np.asarray(points[:, axes] ** (1.0 / AXIS_ROOT))
 
 
 def _squared(a: Floats, b: Floats) -> Floats:
@@ -137,11 +136,11 @@ def _likeliest(
 ) -> Floats:
     """Logarithms of lengths (axes,), process spread and noise spread; neighbours are chosen by those given."""
     dimensions = inputs.shape[1]
-    low = np.log([*[LENGTHS[0]] * dimensions, 0.05 * spread, LEAST_NOISE])
-    high = np.log([*[LENGTHS[1]] * dimensions, 10 * spread, 2 * spread + LEAST_NOISE])
-    drawn = np.random.default_rng(0).permutation(len(values))[:DRAWN]
+    low = np.log([*[LENGTH_LIMITS[0]] * dimensions, 0.05 * spread, LEAST_NOISE])
+    high = np.log([*[LENGTH_LIMITS[1]] * dimensions, 10 * spread, 2 * spread + LEAST_NOISE])
+    drawn = np.random.default_rng(0).permutation(len(values))[:LIKELIHOOD_POINTS]
     scaled = inputs / _unpacked(parameters)[0]
-    _, near = cKDTree(scaled).query(scaled[drawn], k=min(DRAWN_NEIGHBOURS + 1, len(values)))
+    _, near = cKDTree(scaled).query(scaled[drawn], k=min(LIKELIHOOD_NEIGHBOURS + 1, len(values)))
     near = np.where(near[:, 1:] == drawn[:, None], near[:, :1], near[:, 1:])
     group = np.concatenate([drawn[:, None], near], axis=1)
     arguments = (inputs[group], values[group], weights[group], first)
@@ -168,9 +167,9 @@ def loss(parameters: Floats, inputs: Floats, values: Floats, weights: Floats, fi
     shares, alpha = np.moveaxis(np.linalg.solve(covariance[:, 1:, 1:], sides), 2, 0)
     left = np.maximum(covariance[:, 0, 0] - (shares * covariance[:, 1:, 0]).sum(axis=1), 1e-12)
     off = values[:, 0] - (shares * values[:, 1:]).sum(axis=1)
-    ratio = off**2 / left / DEGREES
-    likelihood = 0.5 * np.log(left) + (DEGREES + 1) / 2 * np.log1p(ratio)
-    by_off = (DEGREES + 1) / DEGREES * off / left / (1 + ratio)
+    ratio = off**2 / left / STUDENT_DEGREES
+    likelihood = 0.5 * np.log(left) + (STUDENT_DEGREES + 1) / 2 * np.log1p(ratio)
+    by_off = (STUDENT_DEGREES + 1) / STUDENT_DEGREES * off / left / (1 + ratio)
     by_left = 0.5 / left - 0.5 * by_off * off / left
     ones = np.ones((len(values), 1))
     u, a = np.hstack([ones, -shares]), np.hstack([0 * ones, alpha])
@@ -182,5 +181,5 @@ def loss(parameters: Floats, inputs: Floats, values: Floats, weights: Floats, fi
         2 * variance * (by_covariance * alike).sum(),
         2 * noise * (by_covariance[:, diagonal, diagonal] / weights).sum(),
     ]
-    prior = (parameters - first) / PRIOR**2
+    prior = (parameters - first) / PRIOR_DEVIATION**2
     return float(likelihood.sum() + 0.5 * (prior * (parameters - first)).sum()), np.asarray(gradient) + prior

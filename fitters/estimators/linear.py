@@ -2,8 +2,8 @@
 
     a0 + [n > 0] (a1 + a2 n + a3 n k) + [c > 0] (a4 + a5 c + a6 c (u + c)) + a7 (u + n k)
 
-Weights 1 / T^2, so that the relative error is minimised, and coefficients >= 0 (signs.py). It is the simplest
-model there is, and the one that a simulator's cost usually is.
+Weights 1 / T^2, so the relative error is minimised; coefficients >= 0, by backward elimination (numerics.py). It is the
+simplest model, and the usual cost of a simulator.
 """
 
 from __future__ import annotations
@@ -18,11 +18,9 @@ from ...tables.grid import Ladder
 from ..numerics import without_negatives
 from ..rows import Rows
 from .estimator import SceneModel
-from .feature_curve import FeatureCurve
-from .features import FEATURES, features
-from .tails import lift
+from .features import FEATURES, FeatureCurve, features
 
-USED = np.isin(FEATURES, ("chunk_attention", "computed_tokens", "decodes", "decode_context", "chunk_tokens"))
+USED_FEATURES = np.isin(FEATURES, ("chunk_attention", "computed_tokens", "decodes", "decode_context", "chunk_tokens"))
 CONSTANTS = ("constant", "with_decodes", "with_chunk")
 
 
@@ -32,20 +30,19 @@ def linear(rows: Rows, ladders: Mapping[Scene, Ladder]) -> dict[Scene, SceneMode
 
     n, c = rows.points[:, 0], rows.points[:, 2]
     constants = np.column_stack([np.ones(len(rows)), n > 0, c > 0])
-    columns = np.column_stack([constants, features(rows.points)[:, USED]])
+    columns = np.column_stack([constants, features(rows.points)[:, USED_FEATURES]])
 
     def fit(x: NDArray[np.float64]) -> NDArray[np.float64]:
         return np.asarray(WLS(rows.latency_ms, x, weights=rows.latency_ms**-2.0).fit().params)
 
     coefficients = without_negatives(fit, columns)
     weights = np.zeros(len(FEATURES))
-    weights[USED] = coefficients[len(CONSTANTS) :]
+    weights[USED_FEATURES] = coefficients[len(CONSTANTS) :]
     shown = dict(zip(CONSTANTS, coefficients.tolist(), strict=False))
     models = {}
     for scene, ladder in ladders.items():
         constant = float(coefficients[:3] @ [1, scene is not Scene.PREFILL, scene is not Scene.DECODE])
         ends = np.asarray([ladder.batch_tokens[0], ladder.batch_tokens[-1]], dtype=np.float64)
         curve = FeatureCurve(scene, ends, np.full(2, constant), weights)
-        own = rows.scene(scene)
-        models[scene] = SceneModel(curve, lift(own, curve.total_ms(own.points)), shown | curve.named())
+        models[scene] = SceneModel(curve, shown | curve.named())
     return models

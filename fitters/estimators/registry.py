@@ -11,14 +11,14 @@ from .hybrid import hybrid
 from .isotonic import isotonic
 from .linear import linear
 from .quantile import quantile
-from .roofline import roofline, without_results
+from .roofline import Roofline
 from .scene_experts import scene_experts
 
 if TYPE_CHECKING:
     from ...profiler.microbench.results import MicrobenchV1
 
 ESTIMATORS: dict[str, Estimator] = {
-    "roofline": without_results,  # the one that needs more than rows
+    "roofline": Roofline(),  # needs microbenchmarks: see `estimators`
     "linear": linear,
     "quantile": quantile,
     "scene_experts": scene_experts,
@@ -32,10 +32,10 @@ AUTO = "auto"  # all of them compete
 def estimators(name: str, operators: MicrobenchV1 | None = None) -> dict[str, Estimator]:
     """The candidates of `--fitter name`: one, or all. `-` and `_` are the same.
 
-    operators: the microbenchmarks that roofline is made of.
+    operators: the microbenchmarks for roofline; without them it is a candidate that raises FitError.
     Raises UsageError with the valid names.
     """
-    known = dict(ESTIMATORS) if operators is None else {**ESTIMATORS, "roofline": roofline(operators)}
+    known = {**ESTIMATORS, "roofline": Roofline(operators)}
     wanted = name.replace("-", "_")
     if wanted == AUTO:
         return known

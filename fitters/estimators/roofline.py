@@ -4,9 +4,9 @@
 
 ceiling: what copy bandwidth and matrix rate allow a layer's weights and products, max(bytes / bandwidth, flops /
 rate). layer: the measured token-parallel part of a layer. The attentions are their measured times, read through the
-work they follow. The coefficients (layers, and what an engine adds to each) are >= 0, by least squares of the
-relative error with Huber weights, one set over all scenes. It is the physics that the other fitters are read
-against: five numbers, and no shape but the machine's own.
+work they follow. The coefficients (layers, and an engine's overhead on each) are >= 0, by least squares of the relative
+error with Huber weights, one set over all scenes. It is the physics beside the other fitters: five numbers, and no
+shape but the machine's own.
 """
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ from ...tables.grid import Ladder, Points, batch_totals
 from ..isotonic_projection import monotone
 from ..numerics import non_negative, robust_nnls
 from ..rows import Rows
-from .estimator import Estimator, Millis, SceneModel
-from .tails import lift
+from .estimator import Millis, SceneModel
 
 TERMS = ("overhead", "ceiling", "layer", "decode_attention", "chunk_attention")
 MS_PER_S = 1e3
@@ -35,7 +34,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Operators:
-    """What the microbenchmarks say. tokens: increasing. ceiling_ms, layer_ms: non-decreasing, one a token count.
+    """The microbenchmarks as curves. tokens: increasing. ceiling_ms, layer_ms: non-decreasing, one a token count.
 
     decode_ms: weights of 1, n, n k. chunk_ms: weights of 1, c, u, c (u + c / 2).
     """
@@ -77,27 +76,22 @@ class RooflineCurve:
         return np.asarray(self.operators.columns(points) @ self.weights)
 
 
-def roofline(results: MicrobenchV1) -> Estimator:
-    """The estimator that these results feed; it raises FitError when they lack an operator that it needs."""
+@dataclass(frozen=True, slots=True)
+class Roofline:
+    """The estimator over microbenchmarks: `results` is what it needs beside rows; without them it only raises."""
 
-    def fit(rows: Rows, ladders: Mapping[Scene, Ladder]) -> dict[Scene, SceneModel]:
-        operators = operators_of(results)
+    results: MicrobenchV1 | None = None
+
+    def __call__(self, rows: Rows, ladders: Mapping[Scene, Ladder]) -> dict[Scene, SceneModel]:
+        """See `Estimator`. Raises FitError without results, and where they lack an operator."""
+        if self.results is None:
+            raise FitError(
+                "fitter roofline needs the operators' times: give --microbench FILE, as `chunkfit microbench` writes it"
+            )
+        operators = operators_of(self.results)
         curve = RooflineCurve(operators, robust_nnls(operators.columns(rows.points), rows.latency_ms))
         shown = dict(zip(TERMS, curve.weights.tolist(), strict=True))
-        return {
-            scene: SceneModel(curve, lift(own, curve.total_ms(own.points)), shown)
-            for scene in ladders
-            for own in [rows.scene(scene)]
-        }
-
-    return fit
-
-
-def without_results(rows: Rows, ladders: Mapping[Scene, Ladder]) -> dict[Scene, SceneModel]:
-    """What stands in the registry. Raises FitError always: there are no operators to compose."""
-    raise FitError(
-        "fitter roofline needs the operators' times: give --microbench FILE, as `chunkfit microbench` writes it"
-    )
+        return {scene: SceneModel(curve, shown) for scene in ladders}
 
 
 def operators_of(results: MicrobenchV1) -> Operators:
@@ -119,13 +113,13 @@ def operators_of(results: MicrobenchV1) -> Operators:
 
 
 def _rows(results: MicrobenchV1, name: str, least: int) -> list[OperatorRowV1]:
-    found = [row for row in results.rows if row.name == name]
-    if len(found) < least:
+    rows = [row for row in results.rows if row.name == name]
+    if len(rows) < least:
         raise FitError(
-            f"fitter roofline: the microbenchmarks hold {len(found)} sizes of {name}; expected at least {least}: "
+            f"fitter roofline: the microbenchmarks hold {len(rows)} sizes of {name}; expected at least {least}: "
             "run `chunkfit microbench` with more minutes"
         )
-    return found
+    return rows
 
 
 def _points(rows: Sequence[OperatorRowV1]) -> Points:

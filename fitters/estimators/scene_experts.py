@@ -1,14 +1,11 @@
 """`scene_experts`: per scene a non-negative model of the seven features and of n + c; thin scenes share one.
 
-SlidingServe section 3.2 with three changes. Coefficients are >= 0, so that every expert is non-decreasing
-as the batch gains work, by construction. Next to the seven features stands a non-decreasing ladder of n + c,
-free at the table's ladder knots: seven features cannot bend from streaming weights to arithmetic nor step,
-and without the ladder the bend goes into c^2 (on a known truth the P90 error of prefill was 25%). And next to
-the median there is a 0.99 tail.
+SlidingServe section 3.2 with two changes. Coefficients are >= 0, so every expert is non-decreasing as the batch gains
+work, by construction. Next to the seven features stands a non-decreasing ladder of n + c, free at the table's ladder
+knots: seven features can neither bend from streaming weights to arithmetic nor step. Without the ladder the bend goes
+into c^2 (on a known truth the P90 error of prefill was 25%).
 
-Median: non-negative least squares of the relative error with Huber weights, the ladder's curvature lightly
-penalised. Tail: quantile regression (quantile_lp.py) on the median's ladder as one column, and the features.
-Relative error throughout: 1% of a long iteration must not outweigh 50% of a short one.
+Fitted by non-negative least squares of the relative error with Huber weights, the ladder's curvature lightly penalised.
 """
 
 from __future__ import annotations
@@ -23,17 +20,14 @@ from ...tables.grid import Ladder, batch_totals
 from ..numerics import robust_nnls
 from ..rows import Rows
 from .estimator import SceneModel
-from .feature_curve import FeatureCurve
-from .features import features
-from .quantile_lp import fit_quantile
-from .tails import TAIL
+from .features import FeatureCurve, features
 
-MIN_SCENE_ROWS = 60  # below, a scene's 0.99 quantile would rest on less than one row: the global expert serves
+MIN_SCENE_ROWS = 60  # with fewer, the expert of all rows serves the scene
 HUBER_ROUNDS = 4
-# Penalty on the change of the ladder's relative rise from knot to knot, in rows: a bend costs less than the
-# rows around it gain, noise of single knots costs more.
-CURVATURE = 1.0
-DENSE = 16  # up to here the ladder has a knot at every total anyway
+# Penalty on the change of the ladder's relative rise from knot to knot, in rows: a bend costs less than the rows around
+# it gain, noise of single knots costs more.
+CURVATURE_ROWS = 1.0
+DENSE_TOTALS = 16  # up to this total the ladder has a knot at every one
 
 
 def scene_experts(rows: Rows, ladders: Mapping[Scene, Ladder]) -> dict[Scene, SceneModel]:
@@ -42,17 +36,13 @@ def scene_experts(rows: Rows, ladders: Mapping[Scene, Ladder]) -> dict[Scene, Sc
     models = {}
     for scene, ladder in ladders.items():
         own = rows.scene(scene)
-        if len(own) >= MIN_SCENE_ROWS:
-            expected = ladder_and_features(own, scene, ladder)
-            tail = _tail(own, expected)
-        else:
-            expected = ladder_and_features(rows, scene, longest)
-            tail = _tail(rows, expected)
-        models[scene] = SceneModel(expected, tail, expected.named() | tail.named("tail_"))
+        enough = len(own) >= MIN_SCENE_ROWS
+        curve = ladder_and_features(own if enough else rows, scene, ladder if enough else longest)
+        models[scene] = SceneModel(curve, curve.named())
     return models
 
 
-def ladder_and_features(rows: Rows, scene: Scene, ladder: Ladder, curvature: float = CURVATURE) -> FeatureCurve:
+def ladder_and_features(rows: Rows, scene: Scene, ladder: Ladder, curvature: float = CURVATURE_ROWS) -> FeatureCurve:
     """The median of `rows`: a free non-decreasing ladder at the ladder's knots and the features, all >= 0.
 
     curvature: weight of the penalty on the ladder's bends, in rows.
@@ -72,7 +62,7 @@ def _curvature(
     knots: NDArray[np.float64], totals: NDArray[np.float64], latency_ms: NDArray[np.float64], width: int
 ) -> NDArray[np.float64]:
     """Rows of the penalty: how the ladder's rise per relative step of n + c changes from knot to knot,
-    relative to the time there. Neighbours one token apart are exempt past DENSE: they are sides of a step."""
+    relative to the time there. Neighbours one token apart are exempt past DENSE_TOTALS: they are sides of a step."""
     order = np.argsort(totals)
     # What the ladder alone costs at a total is at most the least time seen from there on.
     least = np.minimum.accumulate(latency_ms[order][::-1])[::-1]
@@ -80,22 +70,9 @@ def _curvature(
     step = np.log(knots[1:] / knots[:-1])
     penalty = []
     for j in range(len(knots) - 2):
-        if knots[j] > DENSE and min(knots[j + 1] - knots[j], knots[j + 2] - knots[j + 1]) <= 1:
+        if knots[j] > DENSE_TOTALS and min(knots[j + 1] - knots[j], knots[j + 2] - knots[j + 1]) <= 1:
             continue
         row = np.zeros(width)
         row[1 + j], row[2 + j] = -1 / step[j], 1 / step[j + 1]
         penalty.append(min(step[j], step[j + 1]) / level[j + 1] * row)
     return np.asarray(penalty).reshape(-1, width)
-
-
-def _tail(rows: Rows, median: FeatureCurve) -> FeatureCurve:
-    ladder = np.interp(batch_totals(rows.points), median.knots, median.knot_ms)
-    columns = np.column_stack([np.ones(len(rows)), ladder, features(rows.points)])
-    # Within one scene some features are equal (x7 = x6; x5 = x3 without prefixes): only the first of equals
-    # is kept, so that coefficients are reproducible.
-    _, first = np.unique(columns, axis=1, return_index=True)
-    kept = np.isin(np.arange(columns.shape[1]), first)
-    relative = np.where(kept, columns, 0.0) / rows.latency_ms[:, None]
-    coefficients = fit_quantile(relative, np.ones(len(rows)), TAIL)
-    knot_ms = coefficients[0] + coefficients[1] * median.knot_ms
-    return FeatureCurve(median.scene, median.knots, knot_ms, coefficients[2:])

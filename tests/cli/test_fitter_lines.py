@@ -10,7 +10,7 @@ OPTIONS = {
             {
                 "name": "linear",
                 "pinball_50_percent": {"points": 1.5, "values": 2.5},
-                "pinball_99_percent": {"proportional": 0.3, "tail": 0.25},
+                "pinball_99_percent": {"proportional": 0.3, "local": 0.25},
                 "reason": None,
             },
             {"name": "boosted", "pinball_50_percent": {}, "pinball_99_percent": {}, "reason": "lightgbm [is] missing"},
@@ -36,7 +36,7 @@ def test_every_candidate_and_step_is_shown(made):
     assert lines[0] == ("fitter", OPTIONS["selection"]["why"])
     assert lines[1][1] == (
         "held-out pinball at 0.5 by fold: points 1.500%, values 2.500%; "
-        "at 0.99 by scale: proportional 0.300%, tail 0.250%"
+        "at 0.99 by scale: proportional 0.300%, local 0.250%"
     )
     assert "not fitted: lightgbm \\[is] missing" in lines[2][1]
     assert lines[3][1].startswith("n + c = 257: 7.5% between 256 and 258 tokens, 12 standard errors, 40 and 37 points")

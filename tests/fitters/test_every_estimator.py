@@ -13,6 +13,7 @@ from support.stepped import PLANTED, stepped_ms, stepped_rows
 
 from chunkfit.fitters.build import build_chosen, with_found_steps
 from chunkfit.fitters.estimators.registry import ESTIMATORS, estimators
+from chunkfit.fitters.noise import Proportional
 from chunkfit.fitters.rows import Rows
 from chunkfit.profiler.domains import SYNTHETIC_DOMAIN
 from chunkfit.profiler.law import draw
@@ -32,7 +33,7 @@ def expected_of(rows: Rows, name: str):
     """(the steps found, the table's expected time of points)"""
     steps, _ = with_found_steps(rows, SYNTHETIC_DOMAIN, ())
     estimator = estimators(name, operator_results())[name]
-    table = build_chosen(rows, SYNTHETIC_DOMAIN, steps, estimator, "proportional")
+    table = build_chosen(rows, SYNTHETIC_DOMAIN, steps, estimator, Proportional())
     return steps, lambda points: table.unbounded().read(points)[0]
 
 

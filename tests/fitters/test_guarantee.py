@@ -7,7 +7,7 @@ the fit session of seed 0, and 300 sessions with points and session effects of t
 
 `fit` looks at the calibration session once more: it moves the fit rows to the middle of both sessions (`centred`),
 which multiplies E and scale by one number, and so does `Session.moved` here. With a proportional scale
-U = E (1 + s_(k)) is the same whatever the number is; with that of a tail the law is no longer exact, but as near as 300
+U = E (1 + s_(k)) is the same whatever the number is; with a local scale the law is no longer exact, but as near as 300
 sessions show. The last test holds all of it against whole fits.
 
 What ships is raised by the drift factor, rounding and closure: never below the law in the session that calibrated it,
@@ -22,10 +22,12 @@ import pytest
 from scipy.stats import beta, binom, binomtest, kstest
 from support.fitting import fit
 
-from chunkfit.fitters.build import Built, build_chosen
+from chunkfit.fitters.build import Built, build_chosen, ladders_of
+from chunkfit.fitters.cross_validation import out_of_fold
 from chunkfit.fitters.estimators.registry import ESTIMATORS
 from chunkfit.fitters.margin import NoiseMargin, noise_margins, order_statistic, session_drift
 from chunkfit.fitters.metrics import counts
+from chunkfit.fitters.noise import Proportional, refitted
 from chunkfit.fitters.rows import Rows, held_out, rows_of
 from chunkfit.profiler.devices import truth
 from chunkfit.profiler.domains import SYNTHETIC_DOMAIN, default_step_totals
@@ -82,7 +84,9 @@ def sessions(points: int) -> Iterator[Session]:
 
 def built(name: str = "scene_experts", scale: str = "proportional") -> Built:
     fitted = rows_of(synthetic_profile(0, calibrate_points=3, test_points=3), "fit")
-    return build_chosen(fitted, SYNTHETIC_DOMAIN, STEPS, ESTIMATORS[name], scale)
+    estimator, ladders = ESTIMATORS[name], ladders_of(fitted, SYNTHETIC_DOMAIN, STEPS)
+    noise = refitted(scale, lambda: out_of_fold(estimator, fitted, ladders))
+    return build_chosen(fitted, SYNTHETIC_DOMAIN, STEPS, estimator, noise)
 
 
 def scores(table: Built, calibrate: Rows, moved: float = 1.0) -> np.ndarray:
@@ -112,8 +116,7 @@ def check_the_law(found: np.ndarray, points: int, k: int, what: str) -> None:
     ("name", "scale"),
     [
         ("scene_experts", "proportional"),
-        ("scene_experts", "tail"),
-        ("scene_experts", "spread"),
+        ("scene_experts", "local"),
         ("linear", "proportional"),
     ],
 )
@@ -194,7 +197,7 @@ def test_a_whole_fit_gives_the_bound_that_was_judged(seed):
     profile = synthetic_profile(seed, test_points=300)
     table = fit(profile)
     assert table.document.fitter.options["scale"] == "proportional"
-    once = build_chosen(rows_of(profile, "fit"), SYNTHETIC_DOMAIN, STEPS, ESTIMATORS["scene_experts"], "proportional")
+    once = build_chosen(rows_of(profile, "fit"), SYNTHETIC_DOMAIN, STEPS, ESTIMATORS["scene_experts"], Proportional())
     calibrate = held_out(profile, "calibrate", once.ladders)
     (margin,) = margins_of(once, calibrate)
     drift = session_drift(rows_of(profile, "fit", role="anchor"), calibrate)

@@ -5,7 +5,7 @@ import pytest
 
 from chunkfit.fitters import node_residuals
 from chunkfit.fitters.isotonic_projection import isotonic_projection
-from chunkfit.fitters.node_residuals import base_weights, ladder_weights, smooth_residuals, smoothness
+from chunkfit.fitters.node_residuals import SceneGrid, base_weights, ladder_weights, smooth_residuals, smoothness
 from chunkfit.fitters.rows import Rows
 from chunkfit.tables.batch import Scene
 from chunkfit.tables.grid import Axes, Ladder, nearest_ticks, node_points, read_base, to_ms
@@ -42,9 +42,8 @@ def fitted(limits, surprise):
     rows = Rows(points, latency, np.arange(1500), np.zeros(1500, dtype=bool))
     ladder = Ladder((2, 8, 32, 128, 129, 272))
     nodes = node_points(AXES, Scene.MIXED)
-    result = smooth_residuals(
-        AXES, Scene.MIXED, ladder, np.full(6, 10.0), np.zeros(len(nodes)), np.full(len(nodes), 10.0), rows, (129,)
-    )
+    grid = SceneGrid(AXES, Scene.MIXED, ladder, (129,))
+    result = smooth_residuals(grid, np.full(6, 10.0), np.zeros(len(nodes)), rows)
     read = (
         ladder_weights(ladder, points) @ result.ladder + base_weights(AXES, Scene.MIXED, points) @ result.base.ravel()
     )
@@ -59,7 +58,7 @@ def test_a_step_the_model_lacks_is_found_from_the_data():
 
 
 def test_the_sides_of_a_step_are_no_neighbours_to_the_smoother():
-    smooth = smoothness(AXES, Scene.MIXED, Ladder((2, 8, 32, 128, 129, 272)), (129,)).toarray()
+    smooth = smoothness(SceneGrid(AXES, Scene.MIXED, Ladder((2, 8, 32, 128, 129, 272)), (129,))).toarray()
     assert smooth[3, 4] == 0
     assert smooth[2, 3] < 0
     assert smooth[4, 5] < 0
@@ -81,8 +80,8 @@ def test_a_scene_of_hardly_any_points_is_corrected_without_a_warning(count):
     points = random_points(np.random.default_rng(4), count)
     ladder, nodes = Ladder((2, 32, 272)), node_points(AXES, Scene.MIXED)
     rows = Rows(points, np.full(count, 12.0), np.arange(count), np.zeros(count, dtype=bool))
-    model = np.full(3, 10.0), np.zeros(len(nodes)), np.full(len(nodes), 10.0)
-    made = smooth_residuals(AXES, Scene.MIXED, ladder, *model, rows, ())
+    grid = SceneGrid(AXES, Scene.MIXED, ladder, ())
+    made = smooth_residuals(grid, np.full(3, 10.0), np.zeros(len(nodes)), rows)
     # Towards 20% more, and no further: a few points are not trusted far.
     assert 10.0 < made.ladder.max() < 12.0
 
@@ -104,7 +103,7 @@ def test_a_ladder_that_the_closure_changes_is_made_up_for_by_the_base():
     true = np.where(totals < 100, 14.0, 9.0)
     rows = Rows(points, true, np.arange(1500), np.zeros(1500, dtype=bool))
     nodes = node_points(AXES, Scene.MIXED)
-    made = smooth_residuals(AXES, Scene.MIXED, ladder, flat, np.zeros(len(nodes)), np.full(len(nodes), 10.0), rows, ())
+    made = smooth_residuals(SceneGrid(AXES, Scene.MIXED, ladder, ()), flat, np.zeros(len(nodes)), rows)
     closed = isotonic_projection(made.ladder, made.ladder_measured)
     read = ladder_weights(ladder, points) @ closed + base_weights(AXES, Scene.MIXED, points) @ made.base.ravel()
     assert not np.allclose(closed, made.ladder)
@@ -122,7 +121,7 @@ def test_many_points_choose_their_strength_by_a_draw_of_them(monkeypatch):
 
     every, _ = fitted((16, 2048, 256, 512), wave)
     whole = solved[-1]
-    monkeypatch.setattr(node_residuals, "CHOOSING", 700)
+    monkeypatch.setattr(node_residuals, "MOST_STRENGTH_POINTS", 700)
     some, _ = fitted((16, 2048, 256, 512), wave)
     assert solved[-1] == whole == (1500, whole[1])
     assert np.array_equal(every.base, some.base)

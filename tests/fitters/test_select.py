@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from chunkfit.files.errors import FitError, UsageError
-from chunkfit.fitters.estimators.estimator import Lift, SceneModel
+from chunkfit.fitters.cross_validation import MOST_SESSION_FOLDS, point_folds, session_folds
+from chunkfit.fitters.estimators.estimator import SceneModel
 from chunkfit.fitters.estimators.registry import ESTIMATORS, estimators
 from chunkfit.fitters.fit import fit
-from chunkfit.fitters.folds import SESSION_FOLDS, point_folds, session_folds
 from chunkfit.fitters.knots import ladder_for
 from chunkfit.fitters.rows import Rows, rows_of
 from chunkfit.fitters.select import select
@@ -38,7 +38,7 @@ class Off:
 
 
 def off_by(factor):
-    return lambda rows, ladders: {scene: SceneModel(Off(factor), Lift(0.0, 1.05), {}) for scene in ladders}
+    return lambda rows, ladders: {scene: SceneModel(Off(factor), {}) for scene in ladders}
 
 
 def failing(rows, ladders):
@@ -65,7 +65,7 @@ def test_whole_sessions_are_held_out_of_joined_profiles(rows):
     assert (held.sum(axis=0) == 1).all()
     assert [set((joined.point_id[fold] // 75).clip(max=2).tolist()) for fold in held] == [{0}, {1}, {2}]
     many = replace(rows, joined=tuple(range(30, 300, 30)))
-    assert len(session_folds(many)) == SESSION_FOLDS
+    assert len(session_folds(many)) == MOST_SESSION_FOLDS
     few = joined.where(joined.point_id < 75)
     assert session_folds(few) == []
 
@@ -83,7 +83,7 @@ def test_an_estimator_that_knows_its_sessions_alone_loses_by_them(rows):
             return truth.base_ms(points) * np.where(seen, 1.0, 1.3)
 
     def remembers(seen, ladders):
-        return {scene: SceneModel(Remembers(seen), Lift(0.0, 1.05), {}) for scene in ladders}
+        return {scene: SceneModel(Remembers(seen), {}) for scene in ladders}
 
     competing = {"remembers": remembers, "general": off_by(1.06)}
     assert select(competing, rows, LADDERS).winner.name == "remembers"

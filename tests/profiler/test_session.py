@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from chunkfit.files.errors import DeviceMemoryError, ProfileFormatError
-from chunkfit.fitters.factors import pair_factor
+from chunkfit.fitters.margin import pair_factor
 from chunkfit.profiler.condition import Condition, DeviceState
 from chunkfit.profiler.cost import CostModel
 from chunkfit.profiler.devices.base import Sample

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from chunkfit.fitters.estimators.features import few_trend_features, trend_features
 from chunkfit.fitters.estimators.hybrid import hybrid
-from chunkfit.fitters.estimators.trend_features import few_trend_features, trend_features
 from chunkfit.fitters.rows import Rows
 from chunkfit.profiler.devices import truth
 from chunkfit.profiler.domains import SYNTHETIC_DOMAIN
@@ -55,7 +55,7 @@ def test_in_a_gap_the_mean_errs_less_than_either_on_average():
     )
     assert error < 0.95 * (many + few) / 2
     known = points[~gap]
-    assert both.doubt(points[gap]).mean() > 3 * both.doubt(known).mean()
+    assert both.uncertainty(points[gap]).mean() > 3 * both.uncertainty(known).mean()
     assert np.abs(both.many.total_ms(known) / both.few.total_ms(known) - 1).mean() < 0.5 * error
 
 

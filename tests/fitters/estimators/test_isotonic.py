@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from chunkfit.fitters.cross_validation import MOST_GRID_VALUES
 from chunkfit.fitters.estimators.isotonic import grid_of, isotonic
-from chunkfit.fitters.folds import MOST_VALUES
 from chunkfit.fitters.rows import Rows
 from chunkfit.profiler.devices import truth
 from chunkfit.tables.batch import Scene
@@ -51,7 +51,7 @@ def test_an_inversion_of_the_data_is_pooled():
 
 
 def test_many_distinct_values_are_no_grid():
-    chunks = np.arange(1, MOST_VALUES + 2)
+    chunks = np.arange(1, MOST_GRID_VALUES + 2)
     points = np.column_stack([np.ones_like(chunks), np.full_like(chunks, 64), chunks, np.zeros_like(chunks)])
     assert grid_of(Scene.MIXED, points) is None
     assert grid_of(Scene.MIXED, points[:-1]) is not None

@@ -46,7 +46,7 @@ def test_a_point_left_out_does_not_know_itself():
     moved[7] += 0.02
     made = fit_kriging(MIXED, values, ones(MIXED))
     other = fit_kriging(MIXED, moved, ones(MIXED))
-    assert abs(other.left_out()[7] - made.left_out()[7]) < 0.005
+    assert abs(other.leave_one_out()[7] - made.leave_one_out()[7]) < 0.005
     assert abs(other.at(MIXED[7:8])[0] - made.at(MIXED[7:8])[0]) > 0.01
 
 
@@ -54,7 +54,7 @@ def test_what_is_held_out_together_does_not_know_itself_together():
     """Without all large chunks they are guessed from afar; each one alone is known from its neighbours."""
     values, held = wave(MIXED), MIXED[:, 2] > np.median(MIXED[:, 2])
     made = fit_kriging(MIXED, values, ones(MIXED))
-    together, alone = made.without(held).at(MIXED[held]) - values[held], (made.left_out() - values)[held]
+    together, alone = made.without(held).at(MIXED[held]) - values[held], (made.leave_one_out() - values)[held]
     assert np.abs(together).mean() > 3 * np.abs(alone).mean()
 
 
@@ -89,4 +89,4 @@ def test_noise_is_averaged_over_neighbours():
 def test_a_handful_of_points_is_enough(count):
     made = fit_kriging(MIXED[:count], wave(MIXED[:count]), ones(MIXED[:count]))
     assert np.isfinite(made.at(MIXED)).all()
-    assert np.isfinite(made.left_out()).all() or count == 1
+    assert np.isfinite(made.leave_one_out()).all() or count == 1

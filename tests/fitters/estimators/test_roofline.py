@@ -9,7 +9,7 @@ from support.operators import LAYERS, engine_ms, operator_results
 from chunkfit.files.errors import FingerprintMismatchError, FitError
 from chunkfit.fitters.estimators.estimator import SplitCurve
 from chunkfit.fitters.estimators.registry import estimators
-from chunkfit.fitters.estimators.roofline import operators_of, roofline
+from chunkfit.fitters.estimators.roofline import Roofline, operators_of
 from chunkfit.fitters.fit import fit
 from chunkfit.fitters.knots import ladder_for
 from chunkfit.fitters.rows import Rows
@@ -39,7 +39,7 @@ def predicted(models):
 
 
 def test_an_engine_that_is_the_sum_of_its_operators_is_recovered():
-    models = roofline(operator_results())(rows_with(draw(SYNTHETIC_DOMAIN, 600, (), 1).points), LADDERS)
+    models = Roofline(operator_results())(rows_with(draw(SYNTHETIC_DOMAIN, 600, (), 1).points), LADDERS)
     error = np.abs(predicted(models) / engine_ms(FRESH) - 1)
     assert np.quantile(error, 0.9) < 0.01
     found = models[SCENES[2]].coefficients
@@ -50,13 +50,13 @@ def test_an_engine_that_is_the_sum_of_its_operators_is_recovered():
 def test_rare_stalls_do_not_move_it():
     rows = rows_with(draw(SYNTHETIC_DOMAIN, 600, (), 1).points)
     wild = replace(rows, latency_ms=rows.latency_ms * np.where(np.arange(600) % 200 == 7, 30.0, 1.0))
-    before, after = (predicted(roofline(operator_results())(r, LADDERS)) for r in (rows, wild))
+    before, after = (predicted(Roofline(operator_results())(r, LADDERS)) for r in (rows, wild))
     assert np.abs(after / before - 1).max() < 0.01
 
 
 @pytest.mark.parametrize("scene", SCENES)
 def test_it_never_falls_and_is_made_of_ladder_and_base(scene):
-    model = roofline(operator_results())(rows_with(draw(SYNTHETIC_DOMAIN, 300, (), 1).points), LADDERS)[scene]
+    model = Roofline(operator_results())(rows_with(draw(SYNTHETIC_DOMAIN, 300, (), 1).points), LADDERS)[scene]
     assert isinstance(model.expected, SplitCurve)
     points = FRESH[scene_of(FRESH) == scene.value]
     parts = model.expected.ladder_ms(points[:, 0] + points[:, 2]) + model.expected.base_ms(points)

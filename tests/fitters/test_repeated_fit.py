@@ -8,7 +8,7 @@ import pytest
 from chunkfit.files.errors import FitError
 from chunkfit.fitters.build import build_chosen
 from chunkfit.fitters.fit import fit
-from chunkfit.fitters.repeat import repeated
+from chunkfit.fitters.validate import repeated
 from chunkfit.profiler.synthetic_profile import synthetic_profile
 from chunkfit.tables.batch import Scene
 
@@ -21,7 +21,7 @@ def made():
     surfaces = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            "chunkfit.fitters.repeat.build_chosen", lambda *a: surfaces.append(build_chosen(*a)) or surfaces[0]
+            "chunkfit.fitters.validate.build_chosen", lambda *a: surfaces.append(build_chosen(*a)) or surfaces[0]
         )
         repeat = repeated(table.document, profile)
     return table, profile, repeat, surfaces[0]
@@ -40,7 +40,7 @@ def test_it_gives_the_same_bounds_and_the_gap_of_the_table(made):
 
 def test_other_bounds_are_measured(made, monkeypatch):
     table, profile, _, built = made
-    monkeypatch.setattr("chunkfit.fitters.repeat.build_chosen", lambda *_: built)
+    monkeypatch.setattr("chunkfit.fitters.validate.build_chosen", lambda *_: built)
     scenes = dict(table.document.scenes)
     ladder = scenes[Scene.DECODE].ladder
     raised = ladder.model_copy(update={"bound_ms": [np.ceil(2 * ms) for ms in ladder.bound_ms]})
@@ -60,6 +60,6 @@ def test_what_cannot_be_fitted_again_is_refused(made, monkeypatch):
         repeated(table.document.model_copy(update={"margin": []}), profile)
 
     other = replace(built, axes=replace(built.axes, decodes=(*built.axes.decodes, 9999)))
-    monkeypatch.setattr("chunkfit.fitters.repeat.build_chosen", lambda *_: other)
+    monkeypatch.setattr("chunkfit.fitters.validate.build_chosen", lambda *_: other)
     with pytest.raises(FitError, match="other knots"):
         repeated(table.document, profile)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from chunkfit.fitters.folds import value_folds
+from chunkfit.fitters.cross_validation import value_folds
 from chunkfit.fitters.rows import Rows
 
 

@@ -5,8 +5,8 @@ from support.fitting import fit
 
 from chunkfit import Profile
 from chunkfit.files.errors import UsageError
+from chunkfit.fitters.metrics import traffic_coverage
 from chunkfit.fitters.validate import evidence_findings
-from chunkfit.fitters.weighted import traffic_coverage
 from chunkfit.profiler.domains import SYNTHETIC_DOMAIN
 from chunkfit.profiler.profile import concat
 from chunkfit.profiler.synthetic_profile import synthetic_profile

@@ -7,8 +7,8 @@ from chunkfit.fitters.estimators.scene_experts import scene_experts
 from chunkfit.fitters.isotonic_projection import isotonic_projection
 from chunkfit.fitters.knots import axes_for, ladder_for
 from chunkfit.fitters.node_residuals import base_weights, ladder_weights
-from chunkfit.fitters.projection import Projected, additive_split
 from chunkfit.fitters.rows import rows_of
+from chunkfit.fitters.surfaces import AdditiveCurve, additive_split
 from chunkfit.profiler.devices import truth
 from chunkfit.profiler.domains import SYNTHETIC_DOMAIN
 from chunkfit.profiler.law import draw
@@ -59,7 +59,7 @@ def test_a_curve_of_parts_is_left_alone():
 def test_a_projection_is_the_curve_at_every_point():
     scene = SCENES[2]
     parts = additive_split(Formula(), scene, ladder_for(SYNTHETIC_DOMAIN, scene, STEPS), of(scene, LAW))
-    assert isinstance(parts, Projected)
+    assert isinstance(parts, AdditiveCurve)
     asked = of(scene, ASKED)
     assert np.allclose(parts.ladder_ms(asked[:, 0] + asked[:, 2]) + parts.base_ms(asked), truth.base_ms(asked))
     low, high = parts.ladder_ms(np.array([128, 129]))

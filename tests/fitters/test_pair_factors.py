@@ -7,7 +7,7 @@ import pytest
 from support.fitting import fit
 
 from chunkfit import Profile
-from chunkfit.fitters.factors import pair_factor
+from chunkfit.fitters.margin import pair_factor
 from chunkfit.fitters.validate import evidence_findings
 from chunkfit.profiler.devices import truth
 from chunkfit.profiler.domains import SYNTHETIC_DOMAIN
