@@ -1,7 +1,7 @@
-"""Two tables, two profiles, or a profile under a table: where do they differ, and by more than a tolerance?
+"""Differences of two tables, of two profiles, or of a profile from a table; and whether they are drift.
 
-Drift has one meaning everywhere: in some scene more than a tenth of the points differ by more than the tolerance.
-That finds a device that became slower and one that is slower somewhere; single points may be noise.
+Drift: in some scene more than a tenth of the points differ by more than the tolerance. That finds a device that became
+slower, also in one region only; single points may be noise.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ..tables.schema_v1 import CountsV1
 from .metrics import counts
 from .rows import Rows
 
-MIN_SHARED = 30  # measured points; fewer say nothing about a tenth of them
+MIN_SHARED_POINTS = 30  # measured; a tenth of fewer is too few
 DRIFT_QUANTILE = 0.9
 
 Side = CostTable | Profile
@@ -82,7 +82,7 @@ def compare(left: Side, right: Side, tolerance: float) -> Comparison:
     """Right against left; a profile is compared under a table, not a table under a profile.
 
     tolerance: relative, 0.05 is 5%. A fingerprint that asks for another table is drift by itself; the figures are
-    given all the same. Raises UsageError for a table on the right of a profile, and where fewer than MIN_SHARED
+    given all the same. Raises UsageError for a table on the right of a profile, and where fewer than MIN_SHARED_POINTS
     measured points, or no node of two tables, can be compared.
     """
     coverage, promised = None, None
@@ -95,7 +95,7 @@ def compare(left: Side, right: Side, tolerance: float) -> Comparison:
         kind, pairs = "profiles", _of_profiles(left, right)
     else:
         raise UsageError("compare: a profile, then a table; expected the table first, which says what is expected")
-    needed = 1 if kind == "tables" else MIN_SHARED
+    needed = 1 if kind == "tables" else MIN_SHARED_POINTS
     if len(pairs.points) < needed:
         raise UsageError(
             f"compare: {len(pairs.points)} points in common ({pairs.basis}); expected at least {needed}: profile "

@@ -17,9 +17,9 @@ from .cross_validation import MOST_GRID_VALUES
 AXIS_RATIO = {"decodes": 2.0, "context_tokens": 4.0, "prefix_tokens": 4.0, "chunk_tokens": 2.6}
 # The ladder also carries the bend from streaming weights to arithmetic, wherever it lies: a knot every 8%.
 LADDER_RATIO = 1.08
-FIRST = {"decodes": 1, "context_tokens": 16, "prefix_tokens": 64, "chunk_tokens": 1}
-MOST_GRID_CELLS = 8  # cells of the grid for each point
-BRIDGE = 1.5  # a gap this much wider than usual gets knots between its ends
+FIRST_KNOT = {"decodes": 1, "context_tokens": 16, "prefix_tokens": 64, "chunk_tokens": 1}
+MOST_CELLS_PER_POINT = 8  # of a grid
+WIDE_GAP = 1.5  # a gap this much wider than a regular one gets knots between its ends
 
 
 def log_knots(first: int, last: int, ratio: float) -> tuple[int, ...]:
@@ -37,8 +37,8 @@ def log_knots(first: int, last: int, ratio: float) -> tuple[int, ...]:
 def axes_for(domain: Domain, points: Points) -> Axes:
     """Axes that end at the domain's limits; n and c start at 1, u at 0, so that scenes meet at nodes.
 
-    points: (points, 4) of the fit rows. Where they lie on a grid, its values are knots, so that the table holds
-    what was measured; other knots only bridge gaps that are wider than usual.
+    points: (points, 4) of the fit rows. Where they lie on a grid, its values are knots, so the table holds the measured
+    batches; regular knots only bridge wide gaps.
     """
     gridded = lies_on_grid(points)
     last = {
@@ -49,7 +49,7 @@ def axes_for(domain: Domain, points: Points) -> Axes:
     }
     knots = {}
     for name, end in last.items():
-        usual = log_knots(FIRST[name], end, AXIS_RATIO[name]) if end else (0,)
+        usual = log_knots(FIRST_KNOT[name], end, AXIS_RATIO[name]) if end else (0,)
         values = points[:, POINT_COLUMN[name]]
         knots[name] = _with_bridges(np.unique(values[values > 0]), usual, AXIS_RATIO[name]) if gridded else usual
     if knots["prefix_tokens"] != (0,):
@@ -64,19 +64,19 @@ def lies_on_grid(points: Points) -> bool:
     for scene in np.unique(names):
         here = unique[names == scene]
         values = [len(np.unique(here[:, column])) for column in range(here.shape[1])]
-        if max(values) > MOST_GRID_VALUES or np.prod(values) > MOST_GRID_CELLS * len(here):
+        if max(values) > MOST_GRID_VALUES or np.prod(values) > MOST_CELLS_PER_POINT * len(here):
             return False
     return True
 
 
 def _with_bridges(known: NDArray[np.int64], usual: Sequence[int], ratio: float) -> tuple[int, ...]:
-    """`known` and the ends of `usual`, and those of `usual` that lie far from all of these."""
+    """`known`, the ends of `usual`, and the knots of `usual` that lie far from all of these."""
     kept = {*known.tolist(), usual[0], usual[-1]}
     fixed = np.asarray(sorted(kept), dtype=np.float64)
     for knot in usual[1:-1]:
         at = int(np.searchsorted(fixed, knot))
         low, high = fixed[at - 1], fixed[at]
-        if high > low * ratio * BRIDGE and min(knot / low, high / knot) >= ratio**0.5:
+        if high > low * ratio * WIDE_GAP and min(knot / low, high / knot) >= ratio**0.5:
             kept.add(knot)
     return tuple(sorted(kept))
 
@@ -84,8 +84,8 @@ def _with_bridges(known: NDArray[np.int64], usual: Sequence[int], ratio: float) 
 def ladder_for(domain: Domain, scene: Scene, step_totals: Sequence[int]) -> Ladder:
     """Knots at every total of the scene that is not 8% past the one before, and on both sides of each step.
 
-    None other is near a step: between a side and a knot one token away there are hardly any points, and a fit puts
-    the rise there as well as into the step.
+    Regular knots next to a step are removed; otherwise the fit spreads the step over both intervals, since hardly any
+    points lie between a side and a knot one token away.
     """
     last = {
         Scene.DECODE: domain.max_decodes,

@@ -53,33 +53,32 @@ def reweighted(
     return result
 
 
-def robust_nnls(
-    columns: Floats,
-    latency_ms: Floats,
-    *,
-    counts: Floats | float = 1.0,
-    penalty: Floats | None = None,
-    rounds: int = 3,
-) -> Floats:
-    """Weights (columns,) >= 0 with the least squared relative error of columns @ weights, Huber weighted.
-
-    columns: (rows, columns). latency_ms: (rows,). counts: (rows,), measurements behind each row. penalty:
-    (penalties, columns), rows whose product with the weights shall be 0. Relative error: 1% of a long iteration must
-    not outweigh 50% of a short one. Columns are scaled to a largest magnitude of 1 for the solver. Raises FitError.
-    """
-    relative = columns / latency_ms[:, None]
-    scale = np.abs(relative).max(axis=0, initial=0.0)
+def unit_columns(columns: Floats) -> tuple[Floats, Floats]:
+    """`columns` (rows, columns) divided by their largest magnitude, and that, (columns,); 1 for columns of zeros."""
+    scale = np.abs(columns).max(axis=0, initial=0.0)
     scale[scale == 0] = 1.0
-    relative = relative / scale
-    added = np.empty((0, columns.shape[1])) if penalty is None else penalty / scale
+    return columns / scale, scale
+
+
+def robust_nnls(
+    relative: Floats, *, counts: Floats | float = 1.0, penalty: Floats | None = None, rounds: int = 3
+) -> Floats:
+    """Weights (columns,) >= 0 with the least squares of 1 - relative @ weights, Huber weighted. Raises FitError.
+
+    relative: (rows, columns), columns / latency. It is the relative error that is fitted: 1% of a long iteration must
+    not outweigh 50% of a short one. counts: (rows,), measurements behind each row. penalty: (penalties, columns), rows
+    whose product with the weights is drawn to 0. Where columns depend on each other, rounding chooses among equal
+    solutions: give `unit_columns` for one that does not depend on their units.
+    """
+    scaled, scale = unit_columns(relative)
+    added = np.empty((0, relative.shape[1])) if penalty is None else penalty / scale
 
     def solve(weights: Floats) -> Floats:
         root = np.sqrt(weights * counts)
-        left = np.vstack([relative * root[:, None], added])
-        return non_negative(left, np.concatenate([root, np.zeros(len(added))]))
+        left = np.vstack([scaled * root[:, None], added])
+        return np.asarray(non_negative(left, np.concatenate([root, np.zeros(len(added))])) / scale)
 
-    solution = reweighted(solve, lambda found: 1.0 - relative @ found, len(latency_ms), rounds)
-    return np.asarray(solution / scale)
+    return reweighted(solve, lambda solution: 1.0 - relative @ solution, len(relative), rounds)
 
 
 def non_negative(left: Floats, right: Floats) -> Floats:

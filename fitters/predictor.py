@@ -1,4 +1,4 @@
-"""The expected time of a table before there is a table: what the adaptive plan asks between its rounds."""
+"""The expected time of a table before it is fitted, for the choice of points between rounds."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """`boosted`: gradient boosting (LightGBM) of log T, non-decreasing in every input.
 
 Squared error with `monotone_constraints`, method "advanced": LightGBM refuses its quantile, l1 and mape
-objectives together with constraints, and the libraries that accept the pair break the order. The tail is an
-affine function of the median; the margin calibrates it.
+objectives together with constraints, and the libraries that accept the pair break the order.
 
 Rows are the medians of points, one weight each, and three rounds of Huber weights: the logarithm of a stall of
 30x is 3.4, which a leaf of 20 points would follow by 17%. Boosting cannot extrapolate: past the outermost

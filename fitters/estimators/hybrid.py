@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from ...tables.batch import Scene
 from ...tables.grid import Ladder, Points
 from ..cross_validation import value_folds
-from ..numerics import robust_nnls
+from ..numerics import robust_nnls, unit_columns
 from ..rows import Rows, point_medians
 from .estimator import Millis, SceneModel
 from .features import few_trend_features, trend_features
@@ -106,7 +106,8 @@ def _batches(rows: Rows) -> tuple[Rows, Floats]:
 
 def _trend_model(columns: Columns, rows: Rows, counts: Floats) -> TrendModel:
     known = columns(rows.points)
-    weights = robust_nnls(known, rows.latency_ms, counts=counts)
+    relative, scale = unit_columns(known / rows.latency_ms[:, None])
+    weights = robust_nnls(relative, counts=counts) / scale
     left = np.log(rows.latency_ms / (known @ weights))
     return TrendModel(columns, weights, _residual(rows, left, counts), *np.quantile(left, CLIP_QUANTILES).tolist())
 

@@ -1,8 +1,8 @@
-"""`isotonic`: no formula at all. Medians on a grid, made non-decreasing, read linearly between.
+"""`isotonic`: no formula. Medians on a grid, made non-decreasing, read linearly between.
 
-Each scene's points go to the nearest value of every axis: its measured values where they are a grid, log-spaced
-ones where they are a scatter. Cells hold the median, weighted by its points, and are projected onto the non-decreasing
-arrays (isotonic_projection.py); cells without points only follow. Past its outermost values it is constant.
+Each point of a scene goes to the nearest knot of every axis: the measured values where they form a grid, log-spaced
+values otherwise. Cells hold the median, weighted by its points, and are projected onto the non-decreasing arrays
+(isotonic_projection.py); cells without points follow the others. Outside its outermost knots it is constant.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from ..numerics import reweighted
 from ..rows import Rows, point_medians
 from .estimator import Millis, SceneModel
 
-KNOTS = 8  # of an axis of a scatter
-MOST_NODES = 100_000
-NODES_PER_POINT = 10  # of a grid that points of a scatter make by chance there are far more
-EMPTY = 1e-3  # weight of a cell without points, in points
+SCATTER_KNOTS = 8  # of an axis of a scatter
+MOST_GRID_NODES = 100_000
+MOST_NODES_PER_POINT = 10  # of a grid; the values of a scatter make far more nodes
+EMPTY_CELL_WEIGHT = 1e-3  # in points
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +55,10 @@ def _curve(medians: Rows, scene: Scene) -> GridCurve:
     cell = [_nearest(np.asarray(axes.knots(name)), medians.points[:, POINT_COLUMN[name]]) for name in SCENE_AXES[scene]]
     flat = np.ravel_multi_index(tuple(cell), shape)
     cells = point_medians(replace(medians, point_id=flat.astype(np.int64)))
-    log_ms, weight = np.zeros(int(np.prod(shape))), np.full(int(np.prod(shape)), EMPTY)
+    log_ms, weight = np.zeros(int(np.prod(shape))), np.full(int(np.prod(shape)), EMPTY_CELL_WEIGHT)
     log_ms[cells.point_id] = np.log(cells.latency_ms)
     weight[cells.point_id] = np.bincount(flat)[cells.point_id]
-    measured = (weight > EMPTY).reshape(shape)
+    measured = (weight > EMPTY_CELL_WEIGHT).reshape(shape)
     wanted = with_room(log_ms.reshape(shape), measured)
 
     def project(trust: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -72,7 +72,7 @@ def _curve(medians: Rows, scene: Scene) -> GridCurve:
 
 
 def grid_of(scene: Scene, points: Points) -> Axes | None:
-    """The distinct values of each axis, None where they are too many, or the points too few, to be a grid."""
+    """The distinct values of each axis; None where these are too many, or the points too few, for a grid."""
     knots: dict[str, tuple[int, ...]] = dict.fromkeys(POINT_COLUMN, (0,))
     for name in SCENE_AXES[scene]:
         values = tuple(np.unique(points[:, POINT_COLUMN[name]]).tolist())
@@ -81,7 +81,7 @@ def grid_of(scene: Scene, points: Points) -> Axes | None:
         knots[name] = values
     axes = Axes(**knots)
     nodes = int(np.prod(axes.shape(scene)))
-    return axes if nodes <= min(MOST_NODES, NODES_PER_POINT * len(points)) else None
+    return axes if nodes <= min(MOST_GRID_NODES, MOST_NODES_PER_POINT * len(points)) else None
 
 
 def _spaced(scene: Scene, points: Points) -> Axes:
@@ -92,10 +92,10 @@ def _spaced(scene: Scene, points: Points) -> Axes:
 
 def _knots(values: NDArray[np.int64]) -> tuple[int, ...]:
     distinct = np.unique(values)
-    if len(distinct) <= KNOTS:
+    if len(distinct) <= SCATTER_KNOTS:
         return tuple(distinct.tolist())
     low, high = max(1, int(distinct[0])), int(distinct[-1])
-    spaced = np.unique(np.rint(np.geomspace(low, high, KNOTS)).astype(np.int64)).tolist()
+    spaced = np.unique(np.rint(np.geomspace(low, high, SCATTER_KNOTS)).astype(np.int64)).tolist()
     return (0, *spaced) if distinct[0] == 0 else tuple(spaced)
 
 

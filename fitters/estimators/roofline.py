@@ -22,7 +22,7 @@ from ...profiler.microbench.results import MicrobenchV1, OperatorRowV1
 from ...tables.batch import Scene
 from ...tables.grid import Ladder, Points, batch_totals
 from ..isotonic_projection import monotone
-from ..numerics import non_negative, robust_nnls
+from ..numerics import non_negative, robust_nnls, unit_columns
 from ..rows import Rows
 from .estimator import Millis, SceneModel
 
@@ -89,7 +89,8 @@ class Roofline:
                 "fitter roofline needs the operators' times: give --microbench FILE, as `chunkfit microbench` writes it"
             )
         operators = operators_of(self.results)
-        curve = RooflineCurve(operators, robust_nnls(operators.columns(rows.points), rows.latency_ms))
+        relative, scale = unit_columns(operators.columns(rows.points) / rows.latency_ms[:, None])
+        curve = RooflineCurve(operators, robust_nnls(relative) / scale)
         shown = dict(zip(TERMS, curve.weights.tolist(), strict=True))
         return {scene: SceneModel(curve, shown) for scene in ladders}
 

@@ -53,7 +53,7 @@ def ladder_and_features(rows: Rows, scene: Scene, ladder: Ladder, curvature: flo
     rises = np.clip((totals[:, None] - knots[:-1]) / np.diff(knots), 0.0, 1.0)
     columns = np.column_stack([np.ones(len(rows)), rises, features(rows.points)])
     penalty = curvature**0.5 * _curvature(knots, totals, rows.latency_ms, columns.shape[1])
-    coefficients = robust_nnls(columns, rows.latency_ms, penalty=penalty, rounds=HUBER_ROUNDS)
+    coefficients = robust_nnls(columns / rows.latency_ms[:, None], penalty=penalty, rounds=HUBER_ROUNDS)
     knot_ms = np.cumsum(coefficients[: len(knots)])
     return FeatureCurve(scene, knots, knot_ms, coefficients[len(knots) :])
 
