@@ -17,8 +17,7 @@ from ..profiler.meta import ProfileMeta
 from ..tables.arrays import TableArrays
 from ..tables.batch import Scene
 from ..tables.closure import read_surface
-from ..tables.fixed_point import to_ms
-from ..tables.grid import Points, Surface, node_points, scene_of
+from ..tables.grid import Points, Surface, node_points, scene_of, to_ms
 from ..tables.schema_v1 import CertificateV1, CountsV1, GapV1, TestV1
 from .margin import order_statistic
 from .metrics import block_bootstrap, counts, errors
