@@ -1,13 +1,13 @@
-"""Published scheduler evaluations, stood beside the same policies here: simulated, so no figure depends on the machine.
+"""Published scheduler evaluations beside the same policies here. Runs are simulated: no figure depends on the machine.
 
-Sections: `sloweave` (its reconstructed workloads at 10, 25 and 50 ms against the paper's static set, a fine grid of
-chunks of one prefill, and that with several prefills and token budgets), `printed` (figures of its tables beside
-ours), `load` (where the gain begins), `variations` (what the reconstruction rests on), `sliding` (SlidingServe,
-QoServe, Sarathi-EDF on a curved cost), `traces` (recorded traffic, from CHUNKFIT_PUBLIC_DATA), `trust` (what a wrong or
-noisy table costs, with table_trust.png).
+Sections: `sloweave` (its reconstructed workloads at 10, 25 and 50 ms, against the paper's static policies, a fine
+grid of chunks, and that grid with several prefills and token budgets), `printed` (figures of its tables beside ours),
+`load` (the load where the gain begins), `variations` (the assumptions of the reconstruction), `sliding`
+(SlidingServe, QoServe and Sarathi-EDF on a curved cost), `traces` (recorded traffic, from CHUNKFIT_PUBLIC_DATA),
+`trust` (the price of a biased or noisy table, with table_trust.png).
 
-A figure is a mean over seeds, low and high are their range; a ratio is one of means, low and high are those of single
-seeds. The best of a set is chosen on the very seeds that it is judged on. PASS and FAIL stand before what is to hold.
+A figure is a mean over seeds with their range; a ratio is a ratio of means with the range of single seeds. The best
+policy of a set is chosen on the seeds that judge it. Claims that should hold begin with PASS or FAIL.
 
 Run: [CHUNKFIT_PUBLIC_DATA=FOLDER] python benchmarks/published.py [--quick] [--only SECTION] [--out FOLDER]
 """
@@ -36,8 +36,9 @@ from chunkfit.scheduler.serving_metrics import GroupMetrics
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """per_octave: sizes of the fine grid from one to its double; per_octave_of_load: the same where many rates or long
-    traces are run. requests: of a run of `sliding`."""
+    """per_octave: sizes of the fine grid from a size to its double; per_octave_of_load: the same for many rates and
+    long traces. requests: of a run of `sliding`.
+    """
 
     seeds: range
     per_octave: int
@@ -51,7 +52,7 @@ QUICK = Size(range(2), 1, 1, 100)
 
 @dataclass(slots=True)
 class Bench:
-    """Where the sections run, and what they have found."""
+    """The processes of the sections, and their results."""
 
     pool: ProcessPoolExecutor
     size: Size
@@ -71,18 +72,18 @@ class Bench:
             show(title, list(rows), self.console)
             self.rows += rows
 
-    def judge(self, gates: Sequence[Row]) -> None:
-        """Below a gate that does not hold stands its reason."""
+    def judge(self, claims: Sequence[Row]) -> None:
+        """Each claim, and below a claim that fails its reason."""
         rows: list[Row] = []
-        for gate in gates:
-            rows.append(gate)
-            if gate.name.startswith(FAIL):
-                rows.append(why(gate.name.removeprefix(f"{FAIL}: "), why_failed(gate.name)))
-        held, failed = (sum(gate.name.startswith(verdict) for gate in gates) for verdict in (PASS, FAIL))
-        self.keep(f"what is to hold, {len(self.size.seeds)} seeds: {held} of {held + failed}", rows)
+        for claim in claims:
+            rows.append(claim)
+            if claim.name.startswith(FAIL):
+                rows.append(why(claim.name.removeprefix(f"{FAIL}: "), why_failed(claim.name)))
+        held, failed = (sum(claim.name.startswith(verdict) for claim in claims) for verdict in (PASS, FAIL))
+        self.keep(f"claims, {len(self.size.seeds)} seeds: {held} of {held + failed}", rows)
 
     def compare(self, title: str, found: Sequence[Beside]) -> None:
-        """Published beside measured; where they differ by more than a twentieth, why."""
+        """Published beside measured figures, with a reason where they differ by more than a twentieth."""
         table = Table("what", "published", "measured", "low", "high", "unit", title=title)
         reasons: dict[str, list[str]] = {}
         for each in found:
@@ -100,15 +101,15 @@ class Bench:
 
 
 def of_sloweave(bench: Bench) -> None:
-    rows, gates = sloweave.evaluation(bench.play, bench.size.seeds, bench.size.per_octave)
+    rows, claims = sloweave.evaluation(bench.play, bench.size.seeds, bench.size.per_octave)
     bench.keep("SLOWeave's workloads, affine cost", rows)
-    bench.judge(gates)
+    bench.judge(claims)
 
 
 def of_printed(bench: Bench) -> None:
-    beside, gates = sloweave.reproduction(bench.play, bench.size.seeds)
+    beside, claims = sloweave.reproduction(bench.play, bench.size.seeds)
     bench.compare("SLOWeave's tables, published and measured", beside)
-    bench.judge(gates)
+    bench.judge(claims)
 
 
 def of_load(bench: Bench) -> None:
@@ -117,18 +118,18 @@ def of_load(bench: Bench) -> None:
 
 
 def of_variations(bench: Bench) -> None:
-    bench.keep("what the reconstruction rests on", list(sloweave.variations(bench.play, bench.size.seeds)))
+    bench.keep("assumptions of the reconstruction", list(sloweave.variations(bench.play, bench.size.seeds)))
 
 
 def of_sliding(bench: Bench) -> None:
-    rows, beside, gates = sliding.evaluation(bench.spread, bench.size.seeds, bench.size.requests)
+    rows, beside, claims = sliding.evaluation(bench.spread, bench.size.seeds, bench.size.requests)
     bench.keep("SlidingServe's workloads, curved cost", rows)
     bench.compare("SlidingServe's tables, published and measured", beside)
-    bench.judge(gates)
+    bench.judge(claims)
 
 
 def of_traces(bench: Bench) -> None:
-    bench.keep("traces that are not here", list(traces.skipped(bench.traces)))
+    bench.keep("missing traces", list(traces.skipped(bench.traces)))
     present = traces.present(bench.traces)
     if present:
         parts = bench.size.seeds
@@ -139,7 +140,7 @@ def of_traces(bench: Bench) -> None:
 
 def of_trust(bench: Bench) -> None:
     bench.trust = list(trust.shown(bench.spread, bench.size.seeds))
-    bench.keep("what trust in a table is worth", [each.row() for each in bench.trust])
+    bench.keep("the price of errors in a table", [each.row() for each in bench.trust])
 
 
 SECTIONS: dict[str, Callable[[Bench], None]] = {
@@ -156,7 +157,7 @@ SECTIONS: dict[str, Callable[[Bench], None]] = {
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="two seeds and coarse grids: no claim; under 50 s")
-    parser.add_argument("--only", choices=SECTIONS, action="append", help="this section; may be said again")
+    parser.add_argument("--only", choices=SECTIONS, action="append", help="this section; may be repeated")
     parser.add_argument("--out", type=Path, help="folder of the results")
     arguments = parser.parse_args()
     size = QUICK if arguments.quick else FULL

@@ -1,9 +1,9 @@
-"""How fast the simulator is: one core, one process, metrics and KV limit on.
+"""Speed of the simulator: one core, one process, with metrics and KV limit.
 
-Requests of about 1,000 + 100 tokens arrive at 50 a second, or 1,500 at once of which the first 1,000 are timed;
-SLOWeave's cost by formula and a certified 4-D table beside it. A run of a few requests comes first, so compiled code is
-loaded; what the first run of all takes is a row of its own, in a process with an empty cache. `look-up` is one question
-inside a compiled loop, ladder included. Memory is what a run adds to the resident set at its peak, and the workload.
+Requests of about 1,000 + 100 tokens arrive at 50 a second, or 1,500 at once of which the first 1,000 are timed. Costs
+are SLOWeave's formula and a certified 4-D table. A run of a few requests loads the compiled code first; the very
+first run, with an empty cache, is a row of its own. `look-up` is one answer inside a compiled loop. Memory is the
+peak that a run adds to the resident set, and the workload.
 
 Run: python benchmarks/simulator_speed.py [--quick] [--out DIR]
 """

@@ -25,7 +25,7 @@ def option_name(field: str) -> str:
 
 
 class OptionsModel(BaseModel):
-    """OptionsModel as a frozen model: fields annotated with a Unit. Fields are given by field or by option name."""
+    """Options as a frozen model: fields annotated with a Unit. Fields are given by field or by option name."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", alias_generator=option_name, validate_by_name=True, validate_by_alias=True

@@ -1,4 +1,4 @@
-"""What the papers print, as far as their workloads can be reconstructed."""
+"""Printed figures of the papers whose workloads can be reconstructed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs to compare: a workload's text, a policy, what it believes, and what each target makes of it."""
+"""Runs to compare: workload, policy and cost, judged by each target."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why a gate does not hold, and why a published figure and ours differ: by words of their titles."""
+"""Reasons of failed claims, and of differences between a published figure and ours, by words of their titles."""
 
 from __future__ import annotations
 
@@ -56,5 +56,5 @@ def why_differs(title: str) -> str:
 
 
 def reason(reasons: dict[str, str], title: str) -> str:
-    """The first whose words the title holds."""
+    """The first reason whose words are in the title."""
     return next((text for words, text in reasons.items() if words in title), UNKNOWN)

@@ -16,7 +16,7 @@ from chunkfit.scheduler.capacity import Capacity, capacity
 
 from .paper import SLIDING_CAPACITY, SLIDING_OVER_EDF, SLIDING_OVER_QOSERVE, SLIDING_OVERLOAD, SLIDING_WAVE
 from .play import Job, Setting, play
-from .verdicts import Beside, Ratio, figure, gate, ratio_row
+from .verdicts import Beside, Ratio, figure, claim, ratio_row
 
 # 26 GB of two 24 GB cards hold 200,000 KV tokens of 131 kB.
 TWO_3090 = Setting("curved", "schedule", 128, 200_000 // 16)
@@ -79,26 +79,26 @@ def late_percent(spread: Map, spec: str, policy: str, setting: Setting, seeds: S
 
 
 def evaluation(spread: Map, seeds: Sequence[int], requests: int) -> tuple[list[Row], list[Beside], list[Row]]:
-    """(figures, published and measured, gates)."""
+    """(figures, published and measured, claims)."""
     specs = {name: f"{name}:requests={requests}" for name in WORKLOADS}
     found = capacities(spread, tuple(specs.values()), POLICIES, TWO_3090, seeds, SHARE)
     rows: list[Row] = []
-    gates: list[Row] = []
+    claims: list[Row] = []
     late: dict[tuple[str, str], list[float]] = {}
     for name, spec in specs.items():
         rows += [capacity_row(f"{name}, {policy}", found[spec, policy], len(seeds)) for policy in POLICIES]
         edf = found[spec, EDF].rate
         over = bracket(found[spec, SLIDING], found[spec, EDF], len(seeds))
         title = f"{name}, {SLIDING} over {EDF}: capacity"
-        gates += [gate(title, over, 1.05)] if name in GATED else [ratio_row(title, over)]
+        claims += [claim(title, over, 1.05)] if name in GATED else [ratio_row(title, over)]
         for policy in POLICIES:
             late[name, policy] = late_percent(spread, rated(spec, OVERLOAD * edf), policy, TWO_3090, seeds)
             rows.append(figure(f"{name}, {policy}: late at {OVERLOAD * edf:.3g}/s", late[name, policy], "%"))
         if name in GATED:
-            gates += list(falling(name, {policy: late[name, policy] for policy in (EDF, *PARTS.values())}))
+            claims += list(falling(name, {policy: late[name, policy] for policy in (EDF, *PARTS.values())}))
     beside = [*over_others(specs, found, len(seeds)), *printed_beside(specs["mixed-v1"], found, late, len(seeds))]
     waves, wave_rows = square_waves(spread, seeds, found[specs["mixed-v1"], EDF].rate)
-    return rows + wave_rows, beside + waves, gates
+    return rows + wave_rows, beside + waves, claims
 
 
 def falling(name: str, late: dict[str, list[float]]) -> Iterator[Row]:
@@ -106,7 +106,7 @@ def falling(name: str, late: dict[str, list[float]]) -> Iterator[Row]:
     means = [np.mean(values) for values in late.values()]
     steps = np.diff(list(late.values()), axis=0)
     least = Ratio(float(-np.diff(means).max()), float(-steps.max()), float(-steps.min()), steps.shape[1])
-    row = gate(f"{name}, overload: the least fall of late requests with a part added (percentage points)", least, 1e-9)
+    row = claim(f"{name}, overload: the least fall of late requests with a part added (percentage points)", least, 1e-9)
     yield Row(row.name.replace(", at least 1e-09", ", above 0"), row.value, "%", row.n, row.lo, row.hi)
 
 

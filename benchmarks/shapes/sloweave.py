@@ -1,7 +1,7 @@
 """SLOWeave's evaluation on its own simulator's cost: its workloads as reconstructed, three targets, a load sweep.
 
-Arrival rates, laws of lengths and batch limits were not published; those here are the reconstruction that lands near
-its printed figures, and stand in every title.
+Arrival rates, laws of lengths and batch limits were not published. Those here are a reconstruction near the printed
+figures, and every title states them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .static_grid import (
     ratio_rows,
     static_sets,
 )
-from .verdicts import Beside, figure, gate, ratio, ratio_row
+from .verdicts import Beside, figure, claim, ratio, ratio_row
 
 # Requests/s and how many may run at once.
 WORKLOADS = {"mixed": (85, 128), "long": (42, 64), "bursty": (55, 128), "chat": (85, 128)}
@@ -53,30 +53,30 @@ def of(
 
 
 def evaluation(play: Play, seeds: Sequence[int], per_octave: int) -> tuple[list[Row], list[Row]]:
-    """(figures, gates) of the four workloads."""
+    """(figures, claims) of the four workloads."""
     found = {name: of(play, name, seeds, static_sets(per_octave)) for name in WORKLOADS}
     rows = [row for each in found.values() for row in (*goodput_rows(each), *ratio_rows(each))]
-    return rows, list(gates(found))
+    return rows, list(claims(found))
 
 
-def gates(found: dict[str, Compared]) -> Iterator[Row]:
+def claims(found: dict[str, Compared]) -> Iterator[Row]:
     for which, at_10, at_25 in ((PAPER_SET, 2.0, 1.25), (FINE, 1.1, 0.98)):
         for name in ("mixed", "long"):
             for target_ms, least in ((10.0, at_10), (25.0, at_25)):
-                yield gate(*found[name].over(MANY, which, target_ms), least)
+                yield claim(*found[name].over(MANY, which, target_ms), least)
     for target_ms in TARGETS_MS:
-        yield gate(*found["chat"].over(MANY, PAPER_SET, target_ms), 0.97, 1.03)
+        yield claim(*found["chat"].over(MANY, PAPER_SET, target_ms), 0.97, 1.03)
     yield tie_with_full(found["mixed"], "nearest rank")
 
 
 def tie_with_full(mixed: Compared, percentile: str) -> Row:
     """The paper's 60.5 against 60.4 requests/s, with its one prefill an iteration."""
     title = f"{mixed.title}, 50 ms, {ONE} ties with full, a request's P99 gap by {percentile}"
-    return gate(title, ratio(mixed.values(ONE, 50.0), mixed.values("full", 50.0)), 0.97, 1.03)
+    return claim(title, ratio(mixed.values(ONE, 50.0), mixed.values("full", 50.0)), 0.97, 1.03)
 
 
 def reproduction(play: Play, seeds: Sequence[int]) -> tuple[list[Beside], list[Row]]:
-    """(published beside measured, gates): one prefill an iteration, P99 gaps as NumPy interpolates them."""
+    """(published beside measured, claims): one prefill an iteration, P99 gaps as NumPy interpolates them."""
     beside = []
     for name, rates in REPRODUCED.items():
         for rate in rates:
@@ -107,7 +107,7 @@ def printed(found: Compared, policy: str, target_ms: float, what: str) -> list[f
 
 
 def load_sweep(play: Play, seeds: Sequence[int], per_octave: int) -> Iterator[Row]:
-    """mixed by load: where a chunk that adapts begins to be worth more than a static one."""
+    """mixed by load: the load where an adaptive chunk begins to beat static ones."""
     for rate in SWEPT_RATES:
         each = of(play, "mixed", seeds, static_sets(per_octave), (10.0, 25.0), rate=rate)
         yield from ratio_rows(each)
@@ -117,7 +117,7 @@ def load_sweep(play: Play, seeds: Sequence[int], per_octave: int) -> Iterator[Ro
 
 
 def variations(play: Play, seeds: Sequence[int]) -> Iterator[Row]:
-    """What the reconstruction rests on: the batch limit, and for the tie at 50 ms the longest prompts."""
+    """Assumptions of the reconstruction: the batch limit, and for the tie at 50 ms the longest prompts."""
     for name in ("mixed", "long"):
         for batch in (64, 128, 256):
             each = of(play, name, seeds, ONLY_PAPER, batch=batch)

@@ -1,4 +1,4 @@
-"""SLOWeave and static policies on one workload, as goodput by target: the common core of several tables."""
+"""SLOWeave and static policies on one workload, as goodput by target: shared by several tables."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def compared(
     targets_ms: tuple[float, ...] = TARGETS_MS,
     interpolated: bool = False,
 ) -> Compared:
-    """Static policies know no target, so one run of theirs is judged by all."""
+    """Static policies ignore the target, so one run of each is judged by all targets."""
     static = tuple(dict.fromkeys(name for names in sets.values() for name in names))
     jobs = [Job(spec, seed, name, setting, targets_ms, interpolated) for name in static for seed in seeds]
     for name in (ONE, MANY):

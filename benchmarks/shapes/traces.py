@@ -1,4 +1,4 @@
-"""The same tables on recorded traffic: Azure's conversation and code traces, Mooncake's synthetic one.
+"""The same tables on recorded traffic: Azure's conversation and code traces, and Mooncake's synthetic trace.
 
 A trace is cut into ten parts, each a run of its own from an empty engine; a rate is the mean over the whole trace,
 whose pattern is kept and stretched. On the affine cost the rate is the one at which `sloweave` has 80% good at 25 ms,
@@ -40,7 +40,7 @@ CURVED = replace(TWO_3090, parts=PARTS_OF_A_TRACE, rates=(0.02, 8.0))
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class TraceTexts:
     """The workload's text under the targets of each deadline model."""
 
     per_token: str
@@ -60,9 +60,9 @@ class Trace:
     def path(self, folder: str) -> Path:
         return Path(folder) / "traces" / self.file
 
-    def found(self, folder: str) -> Found:
+    def texts(self, folder: str) -> TraceTexts:
         text = f"{self.kind}:file={self.path(folder)}"
-        return Found(f"{text},ttft={self.ttft},tpot=25ms", f"{text},{self.targets}")
+        return TraceTexts(f"{text},ttft={self.ttft},tpot=25ms", f"{text},{self.targets}")
 
 
 TRACES = {
@@ -82,14 +82,16 @@ def skipped(folder: str | None) -> Iterator[Row]:
             yield Row(f"{name}: skipped", None, f"no {trace.file} in CHUNKFIT_PUBLIC_DATA", 0)
 
 
-def present(folder: str | None) -> dict[str, Found]:
+def present(folder: str | None) -> dict[str, TraceTexts]:
     """Those that are there, as workloads without a rate."""
     if folder is None:
         return {}
-    return {name: trace.found(folder) for name, trace in TRACES.items() if trace.path(folder).exists()}
+    return {name: trace.texts(folder) for name, trace in TRACES.items() if trace.path(folder).exists()}
 
 
-def sloweave_rows(play: Play, spread: Map, found: dict[str, Found], parts: range, per_octave: int) -> Iterator[Row]:
+def sloweave_rows(
+    play: Play, spread: Map, found: dict[str, TraceTexts], parts: range, per_octave: int
+) -> Iterator[Row]:
     """SLOWeave against static policies, at a rate near its capacity."""
     cases = [(each.per_token, MANY, AFFINE, parts, AT_GOOD) for each in found.values()]
     rates = spread(capacity_of, *zip(*cases, strict=True))
@@ -103,7 +105,7 @@ def sloweave_rows(play: Play, spread: Map, found: dict[str, Found], parts: range
         yield from ratio_rows(rows)
 
 
-def sliding_rows(spread: Map, found: dict[str, Found], parts: range) -> Iterator[Row]:
+def sliding_rows(spread: Map, found: dict[str, TraceTexts], parts: range) -> Iterator[Row]:
     """SlidingServe, QoServe and Sarathi-EDF: capacity at 99% good, and late requests at twice that of Sarathi-EDF."""
     specs = {name: each.schedule for name, each in found.items()}
     capacity = capacities(spread, tuple(specs.values()), POLICIES, CURVED, parts, SHARE)

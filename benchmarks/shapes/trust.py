@@ -1,9 +1,9 @@
-"""What trust in a table is worth: one policy, one true cost, tables that are exact, biased, or of a noisy device.
+"""The price of errors in a table: one policy and one device, with tables that are exact, biased, or of a noisy device.
 
-Each table is read as its expected time and as its 99% bound. Of a biased table the bound is 1 / 0.9 of it, what
-certification on real iterations finds; of log-normal noise it is the 0.99 quantile. Fitted tables are the product's:
-profiles of the synthetic device, each fitted and certified; true is the median of one more such table, times the ratios
-of measured to expected time that its test session recorded.
+The policy reads each table as expected time and as 99% bound. The bound of a biased table is 1 / 0.9 of it, as
+certification on real iterations would find; the bound of log-normal noise is its 0.99 quantile. Fitted tables are
+fitted and certified on profiles of the synthetic device. The true time is the median of one more such table, times
+the ratios of measured to expected time in its test session.
 """
 
 from __future__ import annotations

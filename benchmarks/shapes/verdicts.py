@@ -1,4 +1,4 @@
-"""Rows of a comparison: a figure over seeds, a ratio of two means, a gate that holds or does not, and a reason."""
+"""Rows of a comparison: a figure over seeds, a ratio of two means, a claim with its verdict, and a reason."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PASS, FAIL = "PASS", "FAIL"
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """Of the means over seeds; low and high are the least and the most of a seed by itself."""
+    """A ratio of means over seeds; low and high are the least and the largest of single seeds."""
 
     value: float
     low: float
@@ -41,8 +41,8 @@ def ratio_row(name: str, found: Ratio) -> Row:
     return Row(name, value, "x" if value is not None else "nothing to compare with: 0", found.seeds, low, high)
 
 
-def gate(title: str, found: Ratio, least: float, most: float | None = None) -> Row:
-    """The verdict stands at the head of the name."""
+def claim(title: str, found: Ratio, least: float, most: float | None = None) -> Row:
+    """The name begins with the verdict."""
     held = found.value >= least and (most is None or found.value <= most)
     limits = f"at least {least:g}" if most is None else f"{least:g} to {most:g}"
     return ratio_row(f"{PASS if held else FAIL}: {title}, {limits}", found)
@@ -55,7 +55,7 @@ def why(title: str, reason: str) -> Row:
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """A published figure and ours. n: their seeds, 0 where they do not say."""
+    """A published figure and ours. n: their seeds, 0 where not published."""
 
     what: str
     published: float
@@ -64,7 +64,7 @@ class Beside:
     measured: Row
 
     def differs(self) -> bool:
-        """By more than a twentieth of what is published, and than half of the last digit that is printed."""
+        """By more than a twentieth of the published figure, and more than half of its last printed digit."""
         most = max(0.05 * self.published, 0.05)
         return self.measured.value is None or abs(self.measured.value - self.published) > most
 

@@ -13,7 +13,7 @@ from shapes.picture import draw
 from shapes.play import Job, Setting, alone_ms, play, requests_of, with_interpolated_gaps
 from shapes.reasons import UNKNOWN, why_differs, why_failed
 from shapes.static_grid import FINE, MANY, ONE, PAPER, PAPER_SET, static_sets
-from shapes.verdicts import Beside, Ratio, best, gate, ratio, ratio_row
+from shapes.verdicts import Beside, Ratio, best, claim, ratio, ratio_row
 from support.serving import workload
 
 from chunkfit.scheduler.capacity import Capacity
@@ -105,7 +105,7 @@ def test_a_ratio_is_one_of_means_and_its_range_that_of_seeds():
     ],
 )
 def test_a_gate_is_held_or_not(value, least, most, verdict):
-    row = gate("this", Ratio(value, value, value, 10), least, most)
+    row = claim("this", Ratio(value, value, value, 10), least, most)
     assert row.name.startswith(f"{verdict}: this, ")
 
 
@@ -178,7 +178,7 @@ def test_reasons_are_found_by_title(mixed):
         sloweave.of(all_of, "mixed", range(1), {PAPER_SET: PAPER}, (50.0,)), "nearest rank"
     )
     assert why_failed(nearest.name) != UNKNOWN
-    assert why_failed(gate(*mixed.over(MANY, FINE, 10.0), 1.1).name) != UNKNOWN
+    assert why_failed(claim(*mixed.over(MANY, FINE, 10.0), 1.1).name) != UNKNOWN
     assert why_differs(mixed.over(ONE, PAPER_SET, 10.0)[0]) != UNKNOWN
     assert why_differs("something else") == UNKNOWN
 
