@@ -1,4 +1,8 @@
-"""The effects of one iteration: pages for the next tokens, preemption, computed chunks, tokens, finished requests."""
+"""The effects of one iteration: pages for the next tokens, preemption, computed chunks, tokens, finished requests.
+
+The 99th percentile of a request's m gaps is their nearest rank, number m // 100 + 1 from the top: the smallest gap
+that at least 99% do not exceed. Each request keeps its m // 100 + 1 largest gaps in a heap.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ from numpy.typing import NDArray
 from ..tables.lookup import TICKS_PER_MS
 from .compiled import compiled
 from .dtypes import Status
-from .heaps import keep_gap, p99_gap
+from .policies.order import sink
 from .policies.registry import place
 from .serving_state import (
     CHOSEN,
@@ -229,3 +233,26 @@ def sum_up_unfinished(world: World, state: State) -> None:
         sum_up(world, state, state.slots[QUEUE, i])
     for i in range(s["decoding"]):
         sum_up(world, state, state.slots[DECODES, i])
+
+
+def heap_starts(output_tokens: NDArray[np.int32]) -> NDArray[np.int64]:
+    """Where each request's heap begins in one array, and where the last ends: shape (requests + 1,)."""
+    starts = np.zeros(len(output_tokens) + 1, np.int64)
+    np.cumsum(np.maximum(output_tokens.astype(np.int64) - 1, 0) // 100 + 1, out=starts[1:])
+    return starts
+
+
+@compiled
+def keep_gap(heap: NDArray[np.int64], gap: int) -> int:
+    """Puts a gap among the largest in place of the smallest of them. Returns the smallest that is kept."""
+    if gap <= heap[0]:
+        return int(heap[0])
+    sink(heap, len(heap), 0, gap)
+    return int(heap[0])
+
+
+@compiled
+def p99_gap(heap: NDArray[np.int64], gaps: int) -> int:
+    """The 99th percentile of `gaps` gaps, 1 or more. Sorts the heap."""
+    heap.sort()
+    return int(heap[len(heap) - (gaps // 100 + 1)])

@@ -10,9 +10,7 @@ from numpy.typing import NDArray
 
 from ..tables.lookup import OUTSIDE, TICKS_PER_MS
 from .compiled import compiled
-from .cost.iteration_factors import FACTOR_BITS
-from .cost.look_up import bound_ticks
-from .cost.record import Cost
+from .cost.cost_record import FACTOR_BITS, Cost
 from .dtypes import Status
 from .iteration import World, give_tokens, make_pages
 from .policies.registry import accepts, decide, observe, place
@@ -21,6 +19,7 @@ from .serving_state import (
     NEVER,
     NO_TARGET,
     State,
+    batch_ticks,
     free_slot,
     join_queue,
     mean_context,
@@ -124,16 +123,13 @@ def run_iterations(world: World, state: State, belief: Cost, truth: Cost, log: N
             return OUTSIDE_POLICY_COST
         if not s["decoding"] and not s["chosen"]:
             return STUCK
-        k = mean_context(state)
-        ticks = bound_ticks(
-            truth, s["decoding"], k, s["longest_context"], s["chunk_tokens"], s["prefix_tokens"], s["chosen"]
-        )
+        ticks = batch_ticks(state, truth, s["chunk_tokens"], s["prefix_tokens"], s["chosen"])
         if ticks == OUTSIDE:
             return OUTSIDE_TRUE_COST
         factor = world.factors[s["iteration"] % len(world.factors)]
         ticks = max(1, (ticks * factor + HALF_FACTOR) >> FACTOR_BITS) + world.scheduling
         if len(log):
-            write_row(log[i], state, belief, k, ticks)
+            write_row(log[i], state, belief, ticks)
         s["now"] += ticks
         s["iteration"] += 1
         observe(state, ticks)
@@ -142,21 +138,20 @@ def run_iterations(world: World, state: State, belief: Cost, truth: Cost, log: N
 
 
 @compiled
-def write_row(row: Any, state: State, belief: Cost, k: int, ticks: int) -> None:
+def write_row(row: Any, state: State, belief: Cost, ticks: int) -> None:
+    """The iteration that was decided, which takes `ticks`."""
     s = state.scalars[0]
     model = state.parameters[0]["deadline"]
     slack = NEVER
     for i in range(s["decoding"]):
         slack = min(slack, next_deadline(state.requests[state.slots[DECODES, i]], model) - s["now"])
-    bound = bound_ticks(
-        belief, s["decoding"], k, s["longest_context"], s["chunk_tokens"], s["prefix_tokens"], s["chosen"]
-    )
+    bound = batch_ticks(state, belief, s["chunk_tokens"], s["prefix_tokens"], s["chosen"])
     row["start_ms"] = s["now"] / TICKS_PER_MS
     row["latency_ms"] = ticks / TICKS_PER_MS
     row["bound_ms"] = bound / TICKS_PER_MS if bound != OUTSIDE else np.nan
     row["slack_ms"] = slack / TICKS_PER_MS if s["decoding"] else np.nan
     row["decodes"] = s["decoding"]
-    row["context_tokens"] = k
+    row["context_tokens"] = mean_context(state)
     row["chunk_tokens"] = s["chunk_tokens"]
     row["prefix_tokens"] = s["prefix_tokens"]
     row["chunks"] = s["chosen"]

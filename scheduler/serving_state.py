@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from ..files.errors import UsageError
 from .compiled import compiled
-from .cost.record import NO_LIMIT, Cost, head_of
+from .cost.cost_record import NO_LIMIT, Cost, head_of
+from .cost.look_up import bound_ticks
 from .dtypes import REQUEST, SCALARS
 
 NEVER = 1 << 50  # a time that no run reaches, in ticks
@@ -217,6 +218,13 @@ def mean_context(state: State) -> int:
     s = state.scalars[0]
     n = s["decoding"]
     return int((s["decode_kv_tokens"] + n - 1) // n) if n else 0
+
+
+@compiled
+def batch_ticks(state: State, cost: Cost, tokens: int, prefix: int, chunks: int) -> int:
+    """Predicted ticks of all decodes with `chunks` chunks of these total tokens and prefixes; OUTSIDE the domain."""
+    s = state.scalars[0]
+    return int(bound_ticks(cost, s["decoding"], mean_context(state), s["longest_context"], tokens, prefix, chunks))
 
 
 @compiled

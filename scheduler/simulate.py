@@ -15,10 +15,9 @@ from numpy.typing import NDArray
 from ..files.errors import OutOfDomainError, UsageError
 from ..tables.lookup import TICKS_PER_MS
 from .cost import EXACT, Cost, head_of
-from .cost.iteration_factors import Factors
+from .cost.cost_record import Factors
 from .dtypes import ITERATION, RESULT
-from .heaps import heap_starts
-from .iteration import World, sum_up_unfinished
+from .iteration import World, heap_starts, sum_up_unfinished
 from .loop import DONE, OUTSIDE_POLICY_COST, OUTSIDE_TRUE_COST, SLICE_END, STUCK, run_iterations
 from .policies import Policy
 from .serving_state import NEVER, Limits, State, empty_state, mean_context

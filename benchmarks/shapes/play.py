@@ -9,14 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from chunkfit.scheduler.cost import CURVED, SLOWEAVE, Cost, bound_ticks
+from chunkfit.scheduler.cost import CURVED, SLOWEAVE
+from chunkfit.scheduler.cost.cost_record import NO_LIMIT
+from chunkfit.scheduler.cost.look_up import alone_ms
 from chunkfit.scheduler.policies import policy
 from chunkfit.scheduler.serving_metrics import GroupMetrics, measure
 from chunkfit.scheduler.serving_state import Limits
 from chunkfit.scheduler.simulate import Run, simulate
 from chunkfit.scheduler.workloads.registry import workload
 from chunkfit.scheduler.workloads.workload import Requests
-from chunkfit.tables.lookup import TICKS_PER_MS
 
 COSTS = {"affine": SLOWEAVE.cost(), "curved": CURVED.cost()}
 NO_KV_LIMIT = 1 << 24  # pages
@@ -55,15 +56,9 @@ class Job:
     interpolated: bool = False
 
 
-def alone_ms(requests: Requests, cost: Cost) -> NDArray[np.float64]:
-    """Time to first token of each request alone: its prompt less the cached part, in one chunk."""
-    pairs = zip(requests["prompt_tokens"].tolist(), requests["cached_tokens"].tolist(), strict=True)
-    return np.array([bound_ticks(cost, 0, 0, 0, prompt - cached, cached, 1) for prompt, cached in pairs]) / TICKS_PER_MS
-
-
 @lru_cache(maxsize=32)
 def _whole(spec: str, cost: str, seed: int) -> Requests:
-    return workload(spec, seed, lambda requests: alone_ms(requests, COSTS[cost])).requests
+    return workload(spec, seed, lambda requests: alone_ms(COSTS[cost], requests, NO_LIMIT)).requests
 
 
 def requests_of(spec: str, seed: int, setting: Setting) -> Requests:

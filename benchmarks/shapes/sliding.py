@@ -16,7 +16,7 @@ from chunkfit.scheduler.capacity import Capacity, capacity
 
 from .paper import SLIDING_CAPACITY, SLIDING_OVER_EDF, SLIDING_OVER_QOSERVE, SLIDING_OVERLOAD, SLIDING_WAVE
 from .play import Job, Setting, play
-from .verdicts import Beside, Ratio, figure, claim, ratio_row
+from .verdicts import Beside, Ratio, claim, figure, ratio_row
 
 # 26 GB of two 24 GB cards hold 200,000 KV tokens of 131 kB.
 TWO_3090 = Setting("curved", "schedule", 128, 200_000 // 16)

@@ -26,7 +26,7 @@ from .static_grid import (
     ratio_rows,
     static_sets,
 )
-from .verdicts import Beside, figure, claim, ratio, ratio_row
+from .verdicts import Beside, claim, figure, ratio, ratio_row
 
 # Requests/s and how many may run at once.
 WORKLOADS = {"mixed": (85, 128), "long": (42, 64), "bursty": (55, 128), "chat": (85, 128)}

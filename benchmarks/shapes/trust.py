@@ -20,7 +20,7 @@ from report import Row
 import chunkfit
 from chunkfit.profiler.synthetic_profile import synthetic_profile
 from chunkfit.scheduler.cost import EXACT, SLOWEAVE, Cost, from_table, noise_factors, residual_factors, scaled
-from chunkfit.scheduler.cost.iteration_factors import Factors
+from chunkfit.scheduler.cost.cost_record import Factors
 from chunkfit.scheduler.policies import policy
 from chunkfit.scheduler.serving_metrics import measure
 from chunkfit.scheduler.serving_state import Limits

@@ -1,10 +1,9 @@
 """What an iteration costs, in the form that compiled code reads: a table's surfaces, or a formula."""
 
 from ...tables.lookup import OUTSIDE
+from .cost_record import EXACT, Cost, from_table, head_of, noise_factors, residual_factors, scaled, with_factor
 from .formula import CURVED, SLOWEAVE, Formula
-from .iteration_factors import EXACT, noise_factors, residual_factors
 from .look_up import bound_ticks, largest_chunk
-from .record import Cost, from_table, head_of, scaled, with_factor
 
 __all__ = [
     "CURVED",

@@ -14,7 +14,7 @@ from typing import Any
 from ...files.errors import UsageError
 from ...tables.lookup import OUTSIDE, TICKS_PER_MS, WEIGHT_ONE, Head
 from ..compiled import compiled
-from .record import NO_LIMIT, Cost, cost_of
+from .cost_record import NO_LIMIT, Cost, cost_of
 
 UNIT_BITS = 30  # a tick is 2^30 units
 HALF_TICK = 1 << (UNIT_BITS - 1)

@@ -15,8 +15,8 @@ from ...tables import lookup
 from ...tables.grid import to_ms
 from ...tables.lookup import OUTSIDE, WEIGHT_ONE
 from ..compiled import compiled
+from .cost_record import Cost
 from .formula import formula_ticks, largest_by_formula
-from .record import Cost
 
 
 @compiled

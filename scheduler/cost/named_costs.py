@@ -19,9 +19,8 @@ from ...files.record_files import records_of
 from ...files.specs import OptionsModel, join, read_options, split_options
 from ...files.units import Share, Text, choice, factor
 from ...tables.cost_table import CostTable
+from .cost_record import EXACT, Cost, Factors, from_table, noise_factors, residual_factors, scaled
 from .formula import CURVED, SLOWEAVE, Formula
-from .iteration_factors import EXACT, Factors, noise_factors, residual_factors
-from .record import Cost, from_table, scaled
 
 FORMULAS: dict[str, Formula] = {"sloweave": SLOWEAVE, "curved": CURVED}
 SAME = "same"

@@ -8,7 +8,7 @@ import numpy as np
 from pydantic import Field
 
 from ...tables.schema_v1 import Strict
-from ..cost.iteration_factors import EXACT, Factors, residual_factors
+from ..cost.cost_record import EXACT, Factors, residual_factors
 from ..serving_metrics import GroupMetrics, measure
 from ..simulate import Conditions, simulate
 from .bench import Bench, Outcome

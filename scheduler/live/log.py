@@ -32,9 +32,9 @@ PAGE = 4096  # rows
 
 
 @compiled
-def note(row: NDArray[Any], state: State, belief: Cost, k: int, ticks: int) -> None:
+def note(row: NDArray[Any], state: State, belief: Cost, ticks: int) -> None:
     """The iteration that is over, while the state still is as it was decided on. row: ITERATION (1,)."""
-    write_row(row[0], state, belief, k, ticks)
+    write_row(row[0], state, belief, ticks)
 
 
 class IterationLog:
@@ -49,13 +49,13 @@ class IterationLog:
     def __len__(self) -> int:
         return self._rows
 
-    def add(self, state: State, belief: Cost, k: int, ticks: int, engine_ms: float, decision_us: float) -> NDArray[Any]:
+    def add(self, state: State, belief: Cost, ticks: int, engine_ms: float, decision_us: float) -> NDArray[Any]:
         """The row as (1,)."""
         at = self._rows % PAGE
         if not at:
             self._pages.append(np.zeros(PAGE, LIVE_ITERATION))
         page = self._pages[-1]
-        note(self._common, state, belief, k, ticks)
+        note(self._common, state, belief, ticks)
         longest = state.scalars["longest_context"][0]
         page[at] = (*self._common.item(), longest, engine_ms, decision_us, np.nan, np.nan)
         self._rows += 1

@@ -20,7 +20,7 @@ from ..iteration import give_tokens, make_pages, sum_up_unfinished
 from ..loop import OUTSIDE_POLICY_COST, STUCK, arrive, next_arrival
 from ..policies import Policy
 from ..policies.registry import decide, observe
-from ..serving_state import Limits, empty_state, mean_context
+from ..serving_state import Limits, empty_state
 from ..simulate import Conditions, Run, refusal, world_of
 from ..workloads.workload import check_requests
 from .cancel import NOT_IN_FLIGHT, cancel
@@ -224,7 +224,7 @@ class _Serving:
         end_ms = executor.now_ms()
         engine_ms = end_ms - called_ms
         ticks = max(1, math.ceil(end_ms * TICKS_PER_MS) - start)
-        row = self.log.add(self.state, self.belief, mean_context(self.state), ticks, engine_ms, decision_us)
+        row = self.log.add(self.state, self.belief, ticks, engine_ms, decision_us)
         self.missed += bool(engine_ms > row["bound_ms"][0])
         host = max(0.0, ticks - engine_ms * TICKS_PER_MS)
         self.reserve = RESERVE_DECAY * self.reserve + (1 - RESERVE_DECAY) * host if len(self.log) > 1 else host

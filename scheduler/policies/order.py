@@ -7,11 +7,11 @@ longest chunk within a time budget.
 
 from __future__ import annotations
 
+from typing import Any
+
 from ...tables.lookup import OUTSIDE
 from ..compiled import compiled
-from ..cost.look_up import bound_ticks
-from ..cost.record import Cost
-from ..heaps import sink
+from ..cost.cost_record import Cost
 from ..serving_state import (
     CUMULATIVE_PREFIXES,
     CUMULATIVE_TOKENS,
@@ -19,8 +19,8 @@ from ..serving_state import (
     ORDER,
     QUEUE,
     State,
+    batch_ticks,
     give,
-    mean_context,
     pages_for,
 )
 
@@ -107,7 +107,7 @@ def time_of(state: State, cost: Cost, tokens: int) -> int:
                 low = middle + 1
         chunks = low + 1
         prefix = state.slots[CUMULATIVE_PREFIXES, low]
-    ticks = bound_ticks(cost, s["decoding"], mean_context(state), s["longest_context"], tokens, prefix, chunks)
+    ticks = batch_ticks(state, cost, tokens, prefix, chunks)
     return NEVER if ticks == OUTSIDE else ticks
 
 
@@ -138,3 +138,19 @@ def allocate(state: State, tokens: int) -> None:
         chunk = min(tokens, state.slots[CUMULATIVE_TOKENS, i]) - given
         give(state, slot, chunk)
         given += chunk
+
+
+@compiled
+def sink(heap: Any, size: int, at: int, value: int) -> None:
+    """Puts `value` at `at` or below it, in a heap of `size` numbers whose place `at` is free."""
+    while True:
+        child = 2 * at + 1
+        if child >= size:
+            break
+        if child + 1 < size and heap[child + 1] < heap[child]:
+            child += 1
+        if heap[child] >= value:
+            break
+        heap[at] = heap[child]
+        at = child
+    heap[at] = value

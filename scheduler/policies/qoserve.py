@@ -12,9 +12,8 @@ from pydantic import Field
 
 from ...tables.lookup import MAX_TICKS, OUTSIDE
 from ..compiled import compiled
-from ..cost.look_up import bound_ticks
-from ..cost.record import Cost
-from ..serving_state import DECODES, QUEUE, State, join_queue, leave_queue, mean_context, next_deadline
+from ..cost.cost_record import Cost
+from ..serving_state import DECODES, QUEUE, State, batch_ticks, join_queue, leave_queue, next_deadline
 from .order import allocate, ordered_tokens, put_in_order, time_of
 from .policy_options import Deadline, Milliseconds, PerSecond, PolicyOptions, Tokens, Variant, Weight
 
@@ -36,9 +35,7 @@ class QoServeOptions(PolicyOptions):
 @compiled
 def qoserve(state: State, cost: Cost) -> int:
     """Allocates the chunks of this iteration. OUTSIDE where the cost's domain lacks the decodes alone, else 0."""
-    s = state.scalars[0]
-    n = s["decoding"]
-    if bound_ticks(cost, n, mean_context(state), s["longest_context"], 0, 0, 0) == OUTSIDE:
+    if batch_ticks(state, cost, 0, 0, 0) == OUTSIDE:
         return OUTSIDE
     relegate(state)
     most = state.parameters[0]["token_budget"]

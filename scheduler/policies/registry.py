@@ -16,7 +16,7 @@ from ...files.errors import UsageError
 from ...files.specs import join, option_name, read_options, split
 from ...tables.lookup import WEIGHT_ONE
 from ..compiled import compiled
-from ..cost.record import NO_LIMIT, Cost
+from ..cost.cost_record import NO_LIMIT, Cost
 from ..serving_state import State
 from .policy_options import PolicyOptions
 from .qoserve import QoServeOptions, priority, qoserve

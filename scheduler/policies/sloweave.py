@@ -10,8 +10,8 @@ from pydantic import Field
 
 from ...tables.lookup import MAX_TICKS, OUTSIDE, WEIGHT_ONE
 from ..compiled import compiled
+from ..cost.cost_record import Cost
 from ..cost.look_up import bound_ticks, largest_chunk
-from ..cost.record import Cost
 from ..serving_state import DECODES, QUEUE, State, give, mean_context, next_deadline, room
 from .policy_options import PRIORITIES, Deadline, Flag, Margins, Milliseconds, PolicyOptions, Tokens
 

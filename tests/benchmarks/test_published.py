@@ -10,7 +10,7 @@ import pytest
 from shapes import sliding, sloweave, traces, trust
 from shapes.paper import SLOWEAVE_FIGURES, SLOWEAVE_RATIOS
 from shapes.picture import draw
-from shapes.play import Job, Setting, alone_ms, play, requests_of, with_interpolated_gaps
+from shapes.play import Job, Setting, play, requests_of, with_interpolated_gaps
 from shapes.reasons import UNKNOWN, why_differs, why_failed
 from shapes.static_grid import FINE, MANY, ONE, PAPER, PAPER_SET, static_sets
 from shapes.verdicts import Beside, Ratio, best, claim, ratio, ratio_row
@@ -18,6 +18,8 @@ from support.serving import workload
 
 from chunkfit.scheduler.capacity import Capacity
 from chunkfit.scheduler.cost import SLOWEAVE, Formula
+from chunkfit.scheduler.cost.cost_record import NO_LIMIT
+from chunkfit.scheduler.cost.look_up import alone_ms
 from chunkfit.scheduler.policies import policy
 from chunkfit.scheduler.serving_metrics import CRITERIA
 from chunkfit.scheduler.serving_state import Limits
@@ -63,7 +65,7 @@ def test_a_static_run_judged_by_a_target_is_the_run_under_that_target():
 
 def test_time_alone_is_that_of_the_prompt_less_its_cached_part():
     requests = workload(2, prompt_tokens=[1000, 1000], cached_tokens=[0, 400])
-    assert alone_ms(requests, SLOWEAVE.cost()) == pytest.approx([0.75 + 6.0, 0.75 + 3.6], abs=1e-4)
+    assert alone_ms(SLOWEAVE.cost(), requests, NO_LIMIT) == pytest.approx([0.75 + 6.0, 0.75 + 3.6], abs=1e-4)
 
 
 @public

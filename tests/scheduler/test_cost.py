@@ -20,7 +20,7 @@ from chunkfit.scheduler.cost import (
     residual_factors,
     scaled,
 )
-from chunkfit.scheduler.cost.iteration_factors import FACTOR_ONE
+from chunkfit.scheduler.cost.cost_record import FACTOR_ONE
 from chunkfit.tables import Batch, OutOfDomainError
 from chunkfit.tables.grid import budget_ticks
 from chunkfit.tables.lookup import WEIGHT_ONE

@@ -11,10 +11,9 @@ from support.serving import STEEP, TICK, chunks_of, random_limits, random_worklo
 
 from chunkfit.scheduler.cost import CURVED, SLOWEAVE, Formula, from_table
 from chunkfit.scheduler.policies import policy
-from chunkfit.scheduler.policies.batch_constructor import best_set
 from chunkfit.scheduler.policies.order import ordered_tokens, put_in_order, time_of, tokens_within
 from chunkfit.scheduler.policies.registry import decide
-from chunkfit.scheduler.policies.slidingserve import pair_time, rank, slide, windows
+from chunkfit.scheduler.policies.slidingserve import best_set, pair_time, rank, slide, windows
 from chunkfit.scheduler.serving_state import NEVER, ORDER
 from chunkfit.scheduler.simulate import simulate
 
