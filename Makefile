@@ -65,7 +65,7 @@ format: $(STAMP)
 	$(BIN)/ruff format .
 
 schema: $(STAMP)
-	$(BIN)/python -m chunkfit.tables.schema_file
+	$(BIN)/python -m chunkfit.tables.export
 
 bench: $(STAMP)
 	$(BIN)/python benchmarks/decision_latency.py

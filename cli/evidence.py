@@ -104,9 +104,9 @@ def fitter_lines(table: TableV1) -> list[tuple[str, str]]:
 def by_traffic(profile: Profile, table: TableV1) -> WeightedCoverage | None:
     """The traffic-weighted coverage of the test session, where the profile was planned by traffic."""
     from ..fitters.metrics import traffic_coverage
-    from ..tables.arrays import from_document
+    from ..tables.arrays import TableArrays
 
-    return traffic_coverage(profile, from_document(table, "table"))
+    return traffic_coverage(profile, TableArrays.of(table))
 
 
 def traffic_lines(found: WeightedCoverage | None) -> list[tuple[str, str]]:

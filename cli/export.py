@@ -22,8 +22,7 @@ def export(
     from ..files.errors import UsageError
     from ..files.writing import write_atomically
     from ..tables import CostTable
-    from ..tables.csv_export import write_csv
-    from ..tables.schema_file import shipped_schema
+    from ..tables.export import shipped_schema, write_csv
 
     costs = CostTable.load(table)
     if out.name == "schema.json":

@@ -40,7 +40,7 @@ def run(
     from ..fitters.fit import fit
     from ..profiler.profile import Profile, file_sha256
     from ..profiler.request import journal_of
-    from ..tables.csv_export import write_csv
+    from ..tables.export import write_csv
     from .evidence import by_traffic, evidence_lines, fitter_lines, summary_of, traffic_lines
     from .exit_codes import escape, missing
     from .heat_map import heat_map

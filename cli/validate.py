@@ -27,7 +27,7 @@ def validate(
     from .output import grid
 
     if profile is None:
-        from ..tables.validate import validate_file
+        from ..tables.check import validate_file
 
         document, findings = validate_file(table)
     else:

@@ -5,7 +5,6 @@ Fit session: models, nodes, scale. Calibrate session: margin. Test session: read
 
 from __future__ import annotations
 
-from importlib.metadata import version
 from typing import Any
 
 import numpy as np
@@ -14,12 +13,10 @@ from ..files.errors import CertificationError
 from ..profiler.columns import PAIRED
 from ..profiler.microbench.results import MicrobenchV1
 from ..profiler.profile import Profile
-from ..tables.arrays import axes_document, scenes_document
 from ..tables.cost_table import CostTable
-from ..tables.document import sealed
 from ..tables.fingerprint import require_same
 from ..tables.grid import scene_of
-from ..tables.schema_v1 import FactorsV1, FitterV1, MarginPartV1, TableV1
+from ..tables.schema_v1 import FactorsV1, FitterV1, MarginPartV1
 from .build import Built, build
 from .certify import certificate, law_of, majorant_gap, tested
 from .estimators.registry import AUTO
@@ -82,17 +79,12 @@ def fit(
     arrays = built.closed(unclosed)
     unequal, chunks = (pair_factor(profile, role) for role in PAIRED)
 
-    table = TableV1(
-        format="chunkfit.cost-table",
-        schema_version=1,
-        content_sha256="0" * 64,
-        created_by=f"chunkfit {version('chunkfit')}",
+    return CostTable.of(
+        arrays,
         fingerprint=profile.meta.fingerprint,
         aggregation=profile.meta.aggregation,
         profile_sha256=profile_sha256,
         domain=profile.meta.domain,
-        axes=axes_document(built.axes),
-        scenes=scenes_document(arrays),
         fitter=FitterV1(
             name=selection.winner.name,
             options=_options(built.steps, found, selection, fit_rows),
@@ -104,7 +96,6 @@ def fit(
         test=tested(arrays, test),
         gap=majorant_gap(arrays, unclosed, built.surfaces, test),
     )
-    return CostTable(sealed(table), "fitted table")
 
 
 def _calibrated(built: Built, calibrate: Rows, coverage: float, confidence: float) -> list[NoiseMargin]:

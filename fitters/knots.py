@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ..tables.batch import Scene
+from ..tables.batch import AXES, Scene
 from ..tables.domain import Domain
-from ..tables.grid import POINT_COLUMN, Axes, Ladder, Points, scene_of
+from ..tables.grid import Axes, Ladder, Points, scene_of
 from .cross_validation import MOST_GRID_VALUES
 
 # Ratio of neighbouring knots. Linear reading of a curve with these ratios costs 0.1-0.2% at the P99 on
@@ -50,7 +50,7 @@ def axes_for(domain: Domain, points: Points) -> Axes:
     knots = {}
     for name, end in last.items():
         usual = log_knots(FIRST_KNOT[name], end, AXIS_RATIO[name]) if end else (0,)
-        values = points[:, POINT_COLUMN[name]]
+        values = points[:, AXES.index(name)]
         knots[name] = _with_bridges(np.unique(values[values > 0]), usual, AXIS_RATIO[name]) if gridded else usual
     if knots["prefix_tokens"] != (0,):
         knots["prefix_tokens"] = (0, *knots["prefix_tokens"])

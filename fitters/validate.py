@@ -17,14 +17,14 @@ from numpy.typing import NDArray
 
 from ..files.errors import ChunkfitError, FitError
 from ..profiler.profile import Profile, file_sha256
-from ..tables.arrays import TableArrays, from_document
+from ..tables.arrays import TableArrays
 from ..tables.batch import Scene
+from ..tables.check import validate_file
 from ..tables.closure import read_surface
 from ..tables.document import Finding
 from ..tables.fingerprint import Severity, differences
 from ..tables.grid import node_points, scene_of
 from ..tables.schema_v1 import TableV1
-from ..tables.validate import validate_file
 from .build import build_chosen, ladders_of
 from .certify import certificate, closed_over_unclosed, law_of, tested
 from .cross_validation import out_of_fold
@@ -52,7 +52,7 @@ def evidence_findings(table: TableV1, profile_path: str | Path) -> list[Finding]
     """What the profile says about the table's certificates. Raises ProfileFormatError for a bad profile."""
     profile = Profile.load(profile_path)
     findings = list(_provenance(table, profile, profile_path))
-    arrays = from_document(table, "table")
+    arrays = TableArrays.of(table)
     stored = table.factors.model_dump(include={"unequal_contexts", "several_chunks"})
     fresh = {
         "unequal_contexts": pair_factor(profile, "unequal").factor,
@@ -148,7 +148,7 @@ def repeated(table: TableV1, profile: Profile) -> Repeat:
             f"fitter {name!r}, scale {scale!r}: cannot be fitted again; expected one of {', '.join(ESTIMATORS)}, its "
             "scale and steps, and a noise margin for each scene: fit the table with this version"
         )
-    stored = from_document(table, "table")
+    stored = TableArrays.of(table)
     drift = session_drift(shared_rows(profile), held_out(profile, "calibrate", stored.ladders))
     rows = rows_of(profile, "fit")
     rows = centred(rows.where(np.isin(scene_of(rows.points), [scene.value for scene in table.scenes])), drift)

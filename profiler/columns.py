@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..files.errors import ProfileFormatError
+from ..tables.batch import AXES
 from ..tables.grid import scene_of
 from .layout import batch_of
 
@@ -107,10 +108,9 @@ def _check_values(columns: Columns, where: str) -> None:
 
 def _wrong_layouts(columns: Columns) -> NDArray[np.bool_]:
     wrong: NDArray[np.bool_] = (columns["layout"] != "") & ~np.isin(columns["role"], PAIRED)
-    names = ("decodes", "context_tokens", "chunk_tokens", "prefix_tokens")
     for row in np.flatnonzero((columns["layout"] != "") & ~wrong).tolist():
         try:
-            batch_of(str(columns["layout"][row]), *(int(columns[name][row]) for name in names))
+            batch_of(str(columns["layout"][row]), *(int(columns[name][row]) for name in AXES))
         except ValueError:
             wrong[row] = True
     return wrong

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from ..files.errors import UsageError
 from ..files.writing import write_atomically
+from ..tables.batch import AXES
 from ..tables.fingerprint import require_same
 from .columns import COLUMNS, Columns, check_rows
 from .meta import ProfileMeta, SessionMeta
@@ -38,8 +39,7 @@ class Profile:
 
     def points(self) -> NDArray[np.int64]:
         """(rows, 4): n, k, c, u of every row."""
-        names = ("decodes", "context_tokens", "chunk_tokens", "prefix_tokens")
-        return np.column_stack([self.columns[name] for name in names])
+        return np.column_stack([self.columns[name] for name in AXES])
 
     def select(self, session: str | None = None, role: str | None = "point") -> Profile:
         """The rows of one session and role (None: any), with the same meta."""

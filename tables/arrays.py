@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..files.errors import OutOfDomainError, TableFormatError
-from .batch import SCENES, Scene
+from ..files.errors import OutOfDomainError
+from .batch import AXES, SCENES, Scene
 from .closure import read_surface
 from .domain import Domain
-from .grid import Axes, Ladder, Points, Surface, Ticks, scene_of, to_ms
-from .lookup import MAX_TICKS, OUTSIDE, TICKS_PER_MS, WEIGHT_ONE, FlatTable, Head
+from .grid import Axes, Ladder, Points, Surface, Ticks, nearest_ticks, scene_of, to_ms
+from .lookup import OUTSIDE, WEIGHT_ONE, FlatTable, Head
 from .schema_v1 import AxesV1, AxisV1, BaseV1, LadderV1, SceneV1, TableV1
-
-AXIS_NAMES = ("decodes", "context_tokens", "prefix_tokens", "chunk_tokens")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +26,30 @@ class TableArrays:
     expected: Mapping[Scene, Surface]
     bound: Mapping[Scene, Surface]
     measured: Mapping[Scene, NDArray[np.bool_]]
+
+    @classmethod
+    def of(cls, table: TableV1) -> TableArrays:
+        """The arrays of a document, which its model has checked."""
+        axes = Axes(**{name: tuple(getattr(table.axes, name).knots) for name in AXES})
+        ladders = {
+            scene: Ladder(tuple(stored.ladder.batch_tokens), stored.ladder.between)
+            for scene, stored in table.scenes.items()
+        }
+
+        def surfaces(key: str) -> dict[Scene, Surface]:
+            return {
+                scene: Surface(
+                    nearest_ticks(np.asarray(getattr(stored.ladder, key))),
+                    nearest_ticks(np.asarray(getattr(stored.base, key))).reshape(axes.shape(scene)),
+                )
+                for scene, stored in table.scenes.items()
+            }
+
+        measured = {
+            scene: np.asarray(stored.base.measured, dtype=bool).reshape(axes.shape(scene))
+            for scene, stored in table.scenes.items()
+        }
+        return cls(axes, ladders, surfaces("expected_ms"), surfaces("bound_ms"), measured)
 
     def read_ticks(self, points: Points) -> tuple[Ticks, Ticks]:
         """(expected, bound) in ticks, each of shape (points,), for points (n, k, c, u) inside the domain.
@@ -78,32 +99,8 @@ def list_scenes(arrays: TableArrays) -> str:
     return ", ".join(scene.value for scene in SCENES if scene in arrays.ladders)
 
 
-def from_document(table: TableV1, where: str) -> TableArrays:
-    """Raises TableFormatError naming the JSON path of a wrong length, axis or value."""
-    axes = Axes(**{name: _knots(getattr(table.axes, name), f"{where}: $.axes.{name}.knots") for name in AXIS_NAMES})
-    _check_axes(table, axes, where)
-    ladders: dict[Scene, Ladder] = {}
-    expected: dict[Scene, Surface] = {}
-    bound: dict[Scene, Surface] = {}
-    measured: dict[Scene, NDArray[np.bool_]] = {}
-    for scene, stored in table.scenes.items():
-        at = f"{where}: $.scenes.{scene.value}"
-        totals = _increasing(stored.ladder.batch_tokens, f"{at}.ladder.batch_tokens")
-        ladders[scene] = Ladder(totals, stored.ladder.between)
-        shape = axes.shape(scene)
-        nodes = int(np.prod(shape))
-        for surfaces, key in ((expected, "expected_ms"), (bound, "bound_ms")):
-            surfaces[scene] = Surface(
-                _ticks(getattr(stored.ladder, key), len(totals), f"{at}.ladder.{key}"),
-                _ticks(getattr(stored.base, key), nodes, f"{at}.base.{key}").reshape(shape),
-            )
-        _length(stored.base.measured, nodes, f"{at}.base.measured")
-        measured[scene] = np.asarray(stored.base.measured, dtype=bool).reshape(shape)
-    return TableArrays(axes, ladders, expected, bound, measured)
-
-
 def axes_document(axes: Axes) -> AxesV1:
-    return AxesV1(**{name: AxisV1(knots=list(axes.knots(name)), between="linear") for name in AXIS_NAMES})
+    return AxesV1(**{name: AxisV1(knots=list(axes.knots(name)), between="linear") for name in AXES})
 
 
 def scenes_document(arrays: TableArrays) -> dict[Scene, SceneV1]:
@@ -124,58 +121,3 @@ def scenes_document(arrays: TableArrays) -> dict[Scene, SceneV1]:
         )
         for scene, ladder in arrays.ladders.items()
     }
-
-
-def _knots(axis: AxisV1, where: str) -> tuple[int, ...]:
-    return _increasing(axis.knots, where)
-
-
-def _increasing(values: list[int], where: str) -> tuple[int, ...]:
-    for i, (low, high) in enumerate(pairwise(values)):
-        if high <= low:
-            raise TableFormatError(
-                f"{where}[{i + 1}]: {high} after {low}; expected strictly increasing values: export the table again"
-            )
-    return tuple(values)
-
-
-def _check_axes(table: TableV1, axes: Axes, where: str) -> None:
-    domain = table.domain
-    wanted = {
-        "decodes": (1, domain.max_decodes),
-        "context_tokens": (None, domain.max_context_tokens),
-        "prefix_tokens": (0, domain.max_prefix_tokens),
-        "chunk_tokens": (1, domain.max_chunk_tokens),
-    }
-    for name, (first, last) in wanted.items():
-        knots = axes.knots(name)
-        if first is not None and knots[0] != first:
-            raise TableFormatError(
-                f"{where}: $.axes.{name}.knots[0] is {knots[0]}; expected {first}, so that scenes meet at it: "
-                "export the table again"
-            )
-        if knots[-1] != last:
-            raise TableFormatError(
-                f"{where}: $.axes.{name}.knots ends at {knots[-1]}; expected the domain's limit {last}: "
-                "export the table again"
-            )
-
-
-def _ticks(values: list[float], length: int, where: str) -> Ticks:
-    _length(values, length, where)
-    scaled = np.asarray(values) * TICKS_PER_MS
-    bad = np.flatnonzero((scaled != np.floor(scaled)) | (scaled >= MAX_TICKS))
-    if bad.size:
-        i = int(bad[0])
-        raise TableFormatError(
-            f"{where}[{i}] is {values[i]!r}; expected a multiple of 1/{TICKS_PER_MS} ms below "
-            f"{MAX_TICKS // TICKS_PER_MS:,} ms: round bounds up, expected times to the nearest"
-        )
-    return scaled.astype(np.int64)
-
-
-def _length(values: list[float] | list[int], length: int, where: str) -> None:
-    if len(values) != length:
-        raise TableFormatError(
-            f"{where} has {len(values)} values; expected {length}, the product of its axes: export the table again"
-        )

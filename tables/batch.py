@@ -21,6 +21,10 @@ class Scene(StrEnum):
 SCENES = (Scene.DECODE, Scene.PREFILL, Scene.MIXED)
 
 
+# The axes of a table, in the order of a point's columns n, k, c, u.
+AXES = ("decodes", "context_tokens", "chunk_tokens", "prefix_tokens")
+
+
 class Point(NamedTuple):
     """The totals by which a table reads a batch: n decodes of mean context k, c chunk tokens after prefixes of u."""
 

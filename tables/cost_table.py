@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import copy
 from os import PathLike
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..files.errors import OutOfDomainError, TableFormatError, UsageError
 from . import document
-from .arrays import TableArrays, from_document, list_scenes
+from .arrays import TableArrays, axes_document, list_scenes, scenes_document
 from .batch import Batch, Point, Scene
+from .check import order_findings
 from .domain import Domain
 from .fingerprint import Fingerprint
 from .grid import Points, Ticks, budget_ticks, to_ms, weight_of
 from .lookup import OUTSIDE, TICKS_PER_MS, WEIGHT_ONE, FlatTable, bound_ticks, largest_chunk, raised
 from .schema_v1 import TableV1
-from .self_check import order_findings
 
 
 class CostTable:
@@ -48,7 +48,7 @@ class CostTable:
         self.document = table
         self.domain: Domain = table.domain
         self.fingerprint: Fingerprint = table.fingerprint
-        self.arrays: TableArrays = from_document(table, where)
+        self.arrays: TableArrays = TableArrays.of(table)
         findings = order_findings(self.arrays)
         if findings:
             more = f" (and {len(findings) - 1} more)" if findings[1:] else ""
@@ -66,13 +66,24 @@ class CostTable:
         Raises:
             TableFormatError: the file is not exactly what was written.
         """
-        where = str(path)
-        content = document.parse(document.read_text(path), where)
-        table = document.model_of(content, where)
-        finding = document.checksum_finding(content)
-        if finding is not None:
-            raise TableFormatError(f"{where}: {finding}")
-        return cls(table, where)
+        table, stale = document.read(path)
+        if stale is not None:
+            raise TableFormatError(f"{path}: {stale}")
+        return cls(table, str(path))
+
+    @classmethod
+    def of(cls, arrays: TableArrays, **fields: Any) -> CostTable:
+        """A new table.
+
+        Args:
+            arrays: its nodes.
+            fields: of the document `TableV1`: domain, fingerprint, fitter, margin, certificate and so on.
+
+        Raises:
+            TableFormatError: the order of the bounds is broken.
+        """
+        nodes = {"axes": axes_document(arrays.axes), "scenes": scenes_document(arrays)}
+        return cls(document.new_table(**nodes, **fields), "new table")
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the table file, whole or not at all.

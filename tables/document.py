@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass
+from importlib import metadata
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -112,8 +113,15 @@ def checksum_finding(content: dict[str, Any]) -> Finding | None:
     )
 
 
-def model_of(content: dict[str, Any], where: str) -> TableV1:
-    """Check the content against its version's model. Raises TableFormatError naming every JSON path."""
+def read(path: str | PathLike[str]) -> tuple[TableV1, Finding | None]:
+    """The table in a file, and what is wrong with its checksum. Raises TableFormatError."""
+    text = read_text(path)
+    content = parse(text, str(path))
+    return model_of(text, content, str(path)), checksum_finding(content)
+
+
+def model_of(text: str, content: dict[str, Any], where: str) -> TableV1:
+    """Check a text, parsed to `content`, against its version's model. Raises TableFormatError naming the JSON paths."""
     version = content.get("schema_version")
     if content.get("format") != schema_v1.FORMAT:
         raise TableFormatError(
@@ -126,18 +134,31 @@ def model_of(content: dict[str, Any], where: str) -> TableV1:
             "wrote the file, or fit the table again with this one"
         )
     try:
-        # JSON mode: an object key is text, and strict models take text for an enum only from JSON.
-        return READERS[version].model_validate_json(json.dumps(content))
+        return READERS[version].model_validate_json(text)
     except ValidationError as error:
-        listed = [
-            f"{render(item['loc'])}: {item['msg']}"
-            + ("" if isinstance(item["input"], dict | list) else f" (found {item['input']!r})")
-            for item in error.errors(include_url=False)[:8]
-        ]
+        listed = [_described(item) for item in error.errors(include_url=False)[:8]]
         more = error.error_count() - len(listed)
         raise TableFormatError(
             f"{where}: " + "; ".join(listed) + (f"; and {more} more" if more > 0 else "") + ": export the table again"
         ) from error
+
+
+def _described(item: Any) -> str:
+    if not item["loc"]:  # a check of the whole table, which names its path itself
+        return str(item["ctx"]["error"])
+    found = "" if isinstance(item["input"], dict | list) else f" (found {item['input']!r})"
+    return f"{render(item['loc'])}: {item['msg']}{found}"
+
+
+def new_table(**fields: Any) -> TableV1:
+    """A document of the current version, sealed, by this release. fields: those of `TableV1` that are left."""
+    made = TableV1(
+        format=schema_v1.FORMAT,
+        schema_version=schema_v1.SCHEMA_VERSION,
+        content_sha256="0" * 64,
+        **({"created_by": f"chunkfit {metadata.version('chunkfit')}"} | fields),
+    )
+    return sealed(made)
 
 
 def sealed(table: TableV1) -> TableV1:

@@ -12,19 +12,17 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from .batch import Scene
+from .batch import AXES, Scene
 from .lookup import MAX_TICKS, ROUND_UP, TICKS_PER_MS, WEIGHT_BITS, WEIGHT_ONE
 
 Ticks = NDArray[np.int64]  # times in 2^-14 ms
 Points = NDArray[np.int64]  # shape (points, 4), columns n, k, c, u
+# Axes of a scene's base grid. The chunk is the innermost axis, since the search walks along it.
 SCENE_AXES: dict[Scene, tuple[str, ...]] = {
-    Scene.DECODE: ("decodes", "context_tokens"),
-    Scene.PREFILL: ("prefix_tokens", "chunk_tokens"),
-    Scene.MIXED: ("decodes", "context_tokens", "prefix_tokens", "chunk_tokens"),
+    Scene.DECODE: AXES[:2],
+    Scene.PREFILL: AXES[:1:-1],
+    Scene.MIXED: AXES[:2] + AXES[:1:-1],
 }
-POINT_COLUMN = {"decodes": 0, "context_tokens": 1, "chunk_tokens": 2, "prefix_tokens": 3}
-# Innermost first: prefix, context, decodes, chunk, the order of lookup.py.
-FOLD_ORDER = ("prefix_tokens", "context_tokens", "decodes", "chunk_tokens")
 
 
 def nearest_ticks(ms: NDArray[np.float64]) -> Ticks:
@@ -128,7 +126,7 @@ def corners(
     """Per axis of the scene: index of the lower knot, of the upper one, weight of the upper in 1/4096."""
     lower, upper, weights = [], [], []
     for name in SCENE_AXES[scene]:
-        index, weight = locate_all(axes.knots(name), points[:, POINT_COLUMN[name]])
+        index, weight = locate_all(axes.knots(name), points[:, AXES.index(name)])
         lower.append(index)
         upper.append(np.minimum(index + 1, len(axes.knots(name)) - 1))
         weights.append(weight)
@@ -139,7 +137,8 @@ def read_base(base: Ticks, axes: Axes, scene: Scene, points: Points) -> Ticks:
     """Base value in ticks for each point (shape (points,)), folded in the order of lookup.py."""
     lower, upper, weights = corners(axes, scene, points)
     names = SCENE_AXES[scene]
-    order = [names.index(name) for name in FOLD_ORDER if name in names]
+    # The order of `lookup.fold`: prefix, context, decodes; then chunk.
+    order = sorted(range(len(names)), key=lambda axis: (names[axis] == "chunk_tokens", -axis))
     # values[bits]: the corner whose axis a takes its upper knot where bit a is set
     values: dict[tuple[int, ...], Ticks] = {}
     for bits in np.ndindex(*(2,) * len(names)):
@@ -158,7 +157,7 @@ def node_points(axes: Axes, scene: Scene) -> Points:
     grids = np.meshgrid(*(axes.knots(name) for name in names), indexing="ij")
     points = np.zeros((grids[0].size, 4), dtype=np.int64)
     for name, grid in zip(names, grids, strict=True):
-        points[:, POINT_COLUMN[name]] = grid.ravel()
+        points[:, AXES.index(name)] = grid.ravel()
     return points
 
 

@@ -9,16 +9,22 @@ refused. Times are in ms and multiples of 2^-14 ms, so that a reader and a write
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+import math
+from itertools import pairwise
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from .batch import Scene
+from .batch import AXES, Scene
 from .domain import Domain
 from .fingerprint import Fingerprint
+from .grid import SCENE_AXES
+from .lookup import MAX_TICKS, TICKS_PER_MS
 
-FORMAT = "chunkfit.cost-table"
-SCHEMA_VERSION = 1
+# Of n, k, c, u: where scenes meet at a node; a context may begin anywhere.
+FIRST_KNOTS = (1, None, 1, 0)
+FORMAT: Final = "chunkfit.cost-table"
+SCHEMA_VERSION: Final = 1
 
 Share = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=0)]
@@ -183,3 +189,45 @@ class TableV1(Strict):
     certificate: CertificateV1 | None = Field(description="null: nothing was certified")
     test: TestV1 | None
     gap: GapV1 | None
+
+    @model_validator(mode="after")
+    def _whole(self) -> TableV1:
+        """Raises ValueError with the JSON path of a knot out of order, a wrong length or a time that is no tick."""
+        for name, first in zip(AXES, FIRST_KNOTS, strict=True):
+            at, knots = f"$.axes.{name}.knots", getattr(self.axes, name).knots
+            last = getattr(self.domain, f"max_{name}")
+            _require_increasing(knots, at)
+            if first is not None and knots[0] != first:
+                raise ValueError(f"{at}[0] is {knots[0]}; expected {first}, so that scenes meet at it")
+            if knots[-1] != last:
+                raise ValueError(f"{at} ends at {knots[-1]}; expected the domain's limit {last}")
+        for scene, stored in self.scenes.items():
+            at = f"$.scenes.{scene.value}"
+            _require_increasing(stored.ladder.batch_tokens, f"{at}.ladder.batch_tokens")
+            nodes = math.prod(len(getattr(self.axes, name).knots) for name in SCENE_AXES[scene])
+            for key in ("expected_ms", "bound_ms"):
+                _require_ticks(getattr(stored.ladder, key), len(stored.ladder.batch_tokens), f"{at}.ladder.{key}")
+                _require_ticks(getattr(stored.base, key), nodes, f"{at}.base.{key}")
+            _require_length(stored.base.measured, nodes, f"{at}.base.measured")
+        return self
+
+
+def _require_increasing(values: list[int], at: str) -> None:
+    for i, (low, high) in enumerate(pairwise(values)):
+        if high <= low:
+            raise ValueError(f"{at}[{i + 1}]: {high} after {low}; expected strictly increasing values")
+
+
+def _require_ticks(values: list[float], length: int, at: str) -> None:
+    _require_length(values, length, at)
+    for i, value in enumerate(values):
+        if value * TICKS_PER_MS >= MAX_TICKS or not (value * TICKS_PER_MS).is_integer():
+            raise ValueError(
+                f"{at}[{i}] is {value!r}; expected a multiple of 1/{TICKS_PER_MS} ms below "
+                f"{MAX_TICKS // TICKS_PER_MS:,} ms: round bounds up, expected times to the nearest"
+            )
+
+
+def _require_length(values: list[float] | list[int], length: int, at: str) -> None:
+    if len(values) != length:
+        raise ValueError(f"{at} has {len(values)} values; expected {length}, the product of its axes")

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ...tables.batch import Scene
-from ...tables.grid import POINT_COLUMN
+from ...tables.batch import AXES, Scene
 from .evidence import Evidence, Reading
 
 SAMPLES = 240  # of a curve: enough that steps stand
@@ -50,7 +49,7 @@ def panels(evidence: Evidence) -> list[Panel]:
 
 
 def _panel(evidence: Evidence, label: str, axis: str, reading: Reading) -> Panel:
-    column = POINT_COLUMN[axis]
+    column = AXES.index(axis)
     state = np.median(reading.rows.points, axis=0).astype(np.int64)
     along = reading.rows.points[:, column]
     x = np.unique(np.geomspace(max(int(along.min()), 1), int(along.max()), SAMPLES).round().astype(np.int64))

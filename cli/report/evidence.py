@@ -13,7 +13,7 @@ from ...fitters.metrics import clopper_pearson
 from ...fitters.rows import Rows, held_out
 from ...fitters.validate import Repeat, repeated, validate_with_profile
 from ...profiler.profile import Profile, file_sha256
-from ...tables.arrays import TableArrays, from_document
+from ...tables.arrays import TableArrays
 from ...tables.batch import Scene
 from ...tables.document import Finding
 from ...tables.grid import scene_of
@@ -95,7 +95,7 @@ def gather(table_path: Path, profile_path: Path) -> Evidence:
             "--profile the file it was fitted on, or fit this one"
         )
     profile = Profile.load(profile_path)
-    arrays = from_document(table, str(table_path))
+    arrays = TableArrays.of(table)
     readings = {}
     for session in HELD_OUT:
         try:

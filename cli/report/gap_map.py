@@ -12,8 +12,8 @@ from ...tables.grid import SCENE_AXES
 from .evidence import Evidence
 
 SHOWN = {  # down, across
-    Scene.DECODE: ("decodes", "context_tokens"),
-    Scene.PREFILL: ("prefix_tokens", "chunk_tokens"),
+    Scene.DECODE: SCENE_AXES[Scene.DECODE],
+    Scene.PREFILL: SCENE_AXES[Scene.PREFILL],
     Scene.MIXED: ("decodes", "chunk_tokens"),
 }
 LABELS = {

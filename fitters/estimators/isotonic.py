@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from ...tables.batch import Scene
-from ...tables.grid import POINT_COLUMN, SCENE_AXES, Axes, Ladder, Points
+from ...tables.batch import AXES, Scene
+from ...tables.grid import SCENE_AXES, Axes, Ladder, Points
 from ..cross_validation import MOST_GRID_VALUES
 from ..isotonic_projection import in_order, monotone, with_room
 from ..node_residuals import base_weights
@@ -52,7 +52,7 @@ def isotonic(rows: Rows, ladders: Mapping[Scene, Ladder]) -> dict[Scene, SceneMo
 def _curve(medians: Rows, scene: Scene) -> GridCurve:
     axes = grid_of(scene, medians.points) or _spaced(scene, medians.points)
     shape = axes.shape(scene)
-    cell = [_nearest(np.asarray(axes.knots(name)), medians.points[:, POINT_COLUMN[name]]) for name in SCENE_AXES[scene]]
+    cell = [_nearest(np.asarray(axes.knots(name)), medians.points[:, AXES.index(name)]) for name in SCENE_AXES[scene]]
     flat = np.ravel_multi_index(tuple(cell), shape)
     cells = point_medians(replace(medians, point_id=flat.astype(np.int64)))
     log_ms, weight = np.zeros(int(np.prod(shape))), np.full(int(np.prod(shape)), EMPTY_CELL_WEIGHT)
@@ -73,9 +73,9 @@ def _curve(medians: Rows, scene: Scene) -> GridCurve:
 
 def grid_of(scene: Scene, points: Points) -> Axes | None:
     """The distinct values of each axis; None where these are too many, or the points too few, for a grid."""
-    knots: dict[str, tuple[int, ...]] = dict.fromkeys(POINT_COLUMN, (0,))
+    knots: dict[str, tuple[int, ...]] = dict.fromkeys(AXES, (0,))
     for name in SCENE_AXES[scene]:
-        values = tuple(np.unique(points[:, POINT_COLUMN[name]]).tolist())
+        values = tuple(np.unique(points[:, AXES.index(name)]).tolist())
         if len(values) > MOST_GRID_VALUES:
             return None
         knots[name] = values
@@ -86,8 +86,8 @@ def grid_of(scene: Scene, points: Points) -> Axes | None:
 
 def _spaced(scene: Scene, points: Points) -> Axes:
     """Log-spaced knots on every axis of a scatter."""
-    knots: dict[str, tuple[int, ...]] = dict.fromkeys(POINT_COLUMN, (0,))
-    return Axes(**(knots | {name: _knots(points[:, POINT_COLUMN[name]]) for name in SCENE_AXES[scene]}))
+    knots: dict[str, tuple[int, ...]] = dict.fromkeys(AXES, (0,))
+    return Axes(**(knots | {name: _knots(points[:, AXES.index(name)]) for name in SCENE_AXES[scene]}))
 
 
 def _knots(values: NDArray[np.int64]) -> tuple[int, ...]:

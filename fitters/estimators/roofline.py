@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from ...files.errors import FitError
 from ...profiler.microbench.results import MicrobenchV1, OperatorRowV1
-from ...tables.batch import Scene
+from ...tables.batch import AXES, Scene
 from ...tables.grid import Ladder, Points, batch_totals
 from ..isotonic_projection import monotone
 from ..numerics import non_negative, robust_nnls, unit_columns
@@ -124,8 +124,7 @@ def _rows(results: MicrobenchV1, name: str, least: int) -> list[OperatorRowV1]:
 
 
 def _points(rows: Sequence[OperatorRowV1]) -> Points:
-    names = ("decodes", "context_tokens", "chunk_tokens", "prefix_tokens")
-    return np.asarray([[row.sizes.get(name, 0) for name in names] for row in rows], dtype=np.int64)
+    return np.asarray([[row.sizes.get(name, 0) for name in AXES] for row in rows], dtype=np.int64)
 
 
 def _weights(rows: Sequence[OperatorRowV1], work: Floats) -> Floats:

@@ -22,6 +22,7 @@ from ...engine.graphs.sizes import CAPTURE_SIZES
 from ...files.errors import DeviceMemoryError, UsageError
 from ...files.host import checkout_commit, installed_version
 from ...planning.ridge import METHOD, find_ridge_of_repeats
+from ...tables.batch import AXES
 from ..devices.torch_device import measuring_threads
 from ..domains import default_domain
 from ..timing import quiet_gc
@@ -231,6 +232,6 @@ def _whole(
             whole.append(measure_whole(engine, config, item, batch, rows, cache_bytes, WHOLE_REPEATS))
         except (KeyError, DeviceMemoryError) as error:
             reason = f"operator {error.args[0][0]} was not timed" if isinstance(error, KeyError) else str(error)
-            sizes = dict(zip(("decodes", "context_tokens", "chunk_tokens", "prefix_tokens"), batch, strict=True))
+            sizes = dict(zip(AXES, batch, strict=True))
             skipped.append(SkippedV1(name="whole iteration", sizes=sizes, reason=reason))
     return whole

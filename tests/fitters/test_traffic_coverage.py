@@ -11,7 +11,7 @@ from chunkfit.profiler.domains import SYNTHETIC_DOMAIN
 from chunkfit.profiler.profile import concat
 from chunkfit.profiler.synthetic_profile import synthetic_profile
 from chunkfit.profiler.traffic import read_traffic
-from chunkfit.tables.arrays import from_document
+from chunkfit.tables.arrays import TableArrays
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ def test_the_certificate_names_the_shares_it_refers_to(made):
 
 def test_coverage_by_traffic_weights_rows_by_their_cell(made):
     _, profile, table = made
-    arrays = from_document(table.document, "table")
+    arrays = TableArrays.of(table.document)
     found = traffic_coverage(profile, arrays)
     assert found is not None
     assert 0.9 < found.coverage <= 1

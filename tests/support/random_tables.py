@@ -4,30 +4,24 @@ from __future__ import annotations
 
 import numpy as np
 
-from chunkfit.tables.arrays import TableArrays, axes_document, scenes_document
+from chunkfit.tables.arrays import TableArrays
 from chunkfit.tables.batch import SCENES, Scene
 from chunkfit.tables.closure import monotone_majorant, running_max
 from chunkfit.tables.cost_table import CostTable
-from chunkfit.tables.document import sealed
 from chunkfit.tables.domain import Domain
 from chunkfit.tables.fingerprint import Fingerprint
 from chunkfit.tables.grid import Axes, Ladder, Surface
-from chunkfit.tables.schema_v1 import FactorsV1, FitterV1, TableV1
+from chunkfit.tables.schema_v1 import FactorsV1, FitterV1
 
 
-def document_of(arrays: TableArrays, domain: Domain, **changes) -> TableV1:
-    """A document around arrays, with nothing certified unless `changes` says so."""
+def table_of(arrays: TableArrays, domain: Domain, **changes) -> CostTable:
+    """A table of arrays, with nothing certified unless `changes` says so."""
     fields = {
-        "format": "chunkfit.cost-table",
-        "schema_version": 1,
-        "content_sha256": "0" * 64,
         "created_by": "test",
         "fingerprint": Fingerprint(device_kind="synthetic", device_name="random", engine="none"),
         "aggregation": "iteration",
         "profile_sha256": None,
         "domain": domain,
-        "axes": axes_document(arrays.axes),
-        "scenes": scenes_document(arrays),
         "fitter": FitterV1(name="random", options={}, coefficients={}),
         "margin": [],
         "factors": FactorsV1(unequal_contexts=None, several_chunks=None, session_drift=None),
@@ -35,7 +29,7 @@ def document_of(arrays: TableArrays, domain: Domain, **changes) -> TableV1:
         "test": None,
         "gap": None,
     }
-    return sealed(TableV1(**(fields | changes)))
+    return CostTable.of(arrays, **(fields | changes))
 
 
 def knots(rng, first: int, most: int, count: int) -> tuple[int, ...]:
@@ -94,7 +88,7 @@ def random_table(seed: int) -> CostTable:
     # 1.37 is no multiple of 1/4096.
     unequal, several = (None if f == 0 else float(f) for f in rng.choice([0, 1, 1.0625, 1.37, 3], 2))
     factors = FactorsV1(unequal_contexts=unequal, several_chunks=several, session_drift=None)
-    return CostTable(document_of(arrays, domain, factors=factors))
+    return table_of(arrays, domain, factors=factors)
 
 
-__all__ = ["Scene", "document_of", "random_arrays", "random_domain", "random_table"]
+__all__ = ["Scene", "random_arrays", "random_domain", "random_table", "table_of"]

@@ -12,7 +12,7 @@ from chunkfit.tables.domain import Domain
 from chunkfit.tables.fingerprint import Fingerprint
 from chunkfit.tables.grid import Axes, Ladder, Surface
 from chunkfit.tables.lookup import TICKS_PER_MS
-from support.random_tables import document_of
+from support.random_tables import table_of
 
 DOMAIN = Domain(
     max_decodes=96,
@@ -56,4 +56,4 @@ def served_table(fingerprint: Fingerprint, domain: Domain = DOMAIN) -> CostTable
     bound = monotone_majorant(axes, ladders, expected, {scene: surface(scene, 1.0) for scene in SCENES})
     measured = {scene: np.ones(axes.shape(scene), bool) for scene in SCENES}
     arrays = TableArrays(axes, ladders, expected, bound, measured)
-    return CostTable(document_of(arrays, domain, fingerprint=fingerprint))
+    return table_of(arrays, domain, fingerprint=fingerprint)

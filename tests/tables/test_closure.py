@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 from support.random_tables import random_arrays, random_table
 
 from chunkfit.tables.batch import Scene
+from chunkfit.tables.check import order_findings
 from chunkfit.tables.closure import monotone_majorant, seams
 from chunkfit.tables.grid import Surface
-from chunkfit.tables.self_check import order_findings
 
 
 @settings(max_examples=60, deadline=None)

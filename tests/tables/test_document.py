@@ -7,13 +7,15 @@ import jsonschema
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 from support.random_tables import random_table
 
 from chunkfit.files.errors import StorageError, TableFormatError
 from chunkfit.files.json_paths import last_complete_path
 from chunkfit.tables import CostTable
 from chunkfit.tables.document import MAX_BYTES, checksum, dumps, parse
-from chunkfit.tables.schema_file import schema_text, shipped_schema
+from chunkfit.tables.export import schema_text, shipped_schema
+from chunkfit.tables.schema_v1 import TableV1
 
 
 @pytest.fixture
@@ -59,7 +61,7 @@ def test_the_file_obeys_the_shipped_schema(saved):
 
 
 def test_the_shipped_schema_is_fresh():
-    assert shipped_schema() == schema_text(), "run python -m chunkfit.tables.schema_file"
+    assert shipped_schema() == schema_text(), "run python -m chunkfit.tables.export"
 
 
 def test_an_edit_by_hand_is_noticed(saved):
@@ -177,3 +179,19 @@ def test_an_unwritable_place_keeps_what_was_there(saved, monkeypatch):
     assert [p.name for p in saved.parent.iterdir()] == ["table.json"]
     with pytest.raises(StorageError, match="cannot be written"):
         random_table(8).save(saved.parent / "absent" / "table.json")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda c: c["axes"]["decodes"]["knots"].append(1), r"\$\.axes\.decodes\.knots\[\d+\]: 1 after \d+"),
+        (lambda c: c["axes"]["prefix_tokens"].update(knots=[0, 10**9]), r"\$\.axes\.prefix_tokens\.knots ends at"),
+        (lambda c: c["scenes"]["mixed"]["base"]["bound_ms"].append(1.0), r"mixed\.base\.bound_ms has \d+ values"),
+        (lambda c: c["scenes"]["decode"]["ladder"]["bound_ms"].__setitem__(0, 0.1), r"ladder\.bound_ms\[0\] is 0\.1"),
+    ],
+)
+def test_the_model_itself_refuses_what_is_no_table(saved, change, message):
+    content = json.loads(saved.read_text())
+    change(content)
+    with pytest.raises(ValidationError, match=message):
+        TableV1.model_validate_json(json.dumps(content))

@@ -7,7 +7,7 @@ import pytest
 from support.chunk_of import chunk_of
 
 from chunkfit import Batch, CostTable
-from chunkfit.tables.csv_export import COLUMNS, csv_text
+from chunkfit.tables.export import COLUMNS, csv_text
 
 GOLDEN = Path(__file__).parent / "golden"
 

@@ -1,21 +1,37 @@
-"""What a table can say about itself: the order of its bounds, checked cell by cell.
+"""What a table file can say about itself: readable, unchanged, its bounds in order cell by cell.
 
-Whether its certificates are true only the profile can tell (`fitters.validate`).
+Only the profile can tell whether the certificates are true (`fitters.validate`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 
+from ..files.errors import TableFormatError
+from . import document
 from .arrays import TableArrays
 from .batch import Scene
 from .closure import seams
 from .document import Finding
 from .grid import SCENE_AXES, Ticks, to_ms
+from .schema_v1 import TableV1
 
 MAX_EXAMPLES = 3  # cells named per kind of finding; the count is always given
+
+
+def validate_file(path: str | Path) -> tuple[TableV1 | None, list[Finding]]:
+    """The table, and what is wrong with the file itself: structure first, then the checksum.
+
+    A file that cannot be read at all gives (None, [one finding]).
+    """
+    try:
+        table, stale = document.read(path)
+    except TableFormatError as error:
+        return None, [Finding("structure", str(path), str(error))]
+    return table, order_findings(TableArrays.of(table)) + ([stale] if stale else [])
 
 
 def order_findings(arrays: TableArrays) -> list[Finding]:
