@@ -17,7 +17,7 @@ from ..profiler.meta import ProfileMeta
 from ..tables.arrays import TableArrays
 from ..tables.batch import Scene
 from ..tables.closure import read_surface
-from ..tables.grid import Points, Surface, node_points, scene_of, to_ms
+from ..tables.grid import Points, Surface, node_points, to_ms
 from ..tables.schema_v1 import CertificateV1, CountsV1, GapV1, TestV1
 from .margin import order_statistic
 from .metrics import block_bootstrap, counts, errors
@@ -79,8 +79,7 @@ def tested(arrays: TableArrays, test: Rows) -> TestV1:
     """Coverage and errors on the test session, which nothing before has read."""
     expected, bound = arrays.read(test.points)
     low, high = block_bootstrap(test, bound)
-    names = scene_of(test.points)
-    by_scene = {s.value: names == s.value for s in test.scenes()}
+    by_scene = {scene.value: test.mask_of((scene,)) for scene in test.scenes()}
     return TestV1(
         coverage=counts(test, bound),
         block_low=low,
@@ -98,12 +97,11 @@ def majorant_gap(
     arrays: TableArrays, unclosed: Mapping[Scene, Surface], surfaces: Mapping[Scene, SceneSurfaces], test: Rows
 ) -> GapV1:
     """Gap over the test rows and over measured nodes, and the share of measured neighbours that fell."""
-    names = scene_of(test.points)
     ratio = np.ones(len(test))
     worst, where = 0.0, None
     pairs = falls = 0
     for scene in test.scenes():
-        here = names == scene.value
+        here = test.mask_of((scene,))
         ratio[here] = closed_over_unclosed(arrays, unclosed, scene, test.points[here])
         nodes = node_points(arrays.axes, scene)[arrays.measured[scene].ravel()]
         if len(nodes):

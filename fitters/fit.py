@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from ..files.errors import CertificationError
 from ..profiler.columns import PAIRED
 from ..profiler.microbench.results import MicrobenchV1
@@ -107,14 +105,14 @@ def _calibrated(built: Built, calibrate: Rows, coverage: float, confidence: floa
 def _usable(rows: Rows) -> Rows:
     """Fit rows of scenes that have enough points. Raises CertificationError when none has."""
     counted = {scene: rows.scene(scene).point_count for scene in rows.scenes()}
-    kept = [scene.value for scene, points in counted.items() if points >= MIN_FIT_POINTS]
+    kept = [scene for scene, points in counted.items() if points >= MIN_FIT_POINTS]
     if not kept:
         found = ", ".join(f"{scene.value} {points}" for scene, points in counted.items())
         raise CertificationError(
             f"session fit: {found} points; expected at least {MIN_FIT_POINTS} in a scene: "
             "profile more points (a larger time budget)"
         )
-    return rows.where(np.isin(scene_of(rows.points), kept))
+    return rows.where(rows.mask_of(kept))
 
 
 def _options(steps: tuple[int, ...], found: list[FoundStep], selection: Selection, rows: Rows) -> dict[str, Any]:

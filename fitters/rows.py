@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ..files.errors import CertificationError
 from ..profiler.profile import Profile
 from ..tables.batch import SCENES, Scene
-from ..tables.grid import Points, scene_of
+from ..tables.grid import Points, scene_codes
 
 REPEATS = 3  # rows a point, on average, that a limit of points leaves room for: as many as a sweep takes
 
@@ -21,6 +21,7 @@ class Rows:
     """points: (rows, 4) int64 n, k, c, u. latency_ms, point_id, flagged: (rows,).
 
     joined: first point id of each further session, where rows of several stand one after the other.
+    codes: (rows,) int8, the scene of each row as its place in SCENES; made from the points unless given.
     """
 
     points: Points
@@ -28,20 +29,29 @@ class Rows:
     point_id: NDArray[np.int64]
     flagged: NDArray[np.bool_]
     joined: tuple[int, ...] = ()
+    codes: NDArray[np.int8] = field(default_factory=lambda: np.zeros(0, dtype=np.int8))
+
+    def __post_init__(self) -> None:
+        if len(self.codes) != len(self.points):
+            object.__setattr__(self, "codes", scene_codes(self.points))
 
     def __len__(self) -> int:
         return len(self.latency_ms)
 
     def where(self, mask: NDArray[np.bool_] | NDArray[np.int64]) -> Rows:
-        return Rows(self.points[mask], self.latency_ms[mask], self.point_id[mask], self.flagged[mask], self.joined)
+        points, latency_ms, point_id = self.points[mask], self.latency_ms[mask], self.point_id[mask]
+        return Rows(points, latency_ms, point_id, self.flagged[mask], self.joined, self.codes[mask])
+
+    def mask_of(self, scenes: Iterable[Scene]) -> NDArray[np.bool_]:
+        """Which rows are of one of the scenes, (rows,)."""
+        return np.isin(self.codes, [SCENES.index(scene) for scene in scenes])
 
     def scene(self, scene: Scene) -> Rows:
-        return self.where(scene_of(self.points) == scene.value)
+        return self.where(self.mask_of((scene,)))
 
     def scenes(self) -> list[Scene]:
         """Scenes that have rows, in the usual order."""
-        present = set(np.unique(scene_of(self.points)).tolist()) if len(self) else set()
-        return [scene for scene in SCENES if scene.value in present]
+        return [SCENES[code] for code in np.unique(self.codes).tolist()]
 
     @property
     def point_count(self) -> int:
@@ -66,13 +76,13 @@ def shared_rows(profile: Profile) -> Rows:
     return rows_of(profile, "fit", role="point" if imported and imported.split == "replicates" else "anchor")
 
 
-def held_out(profile: Profile, session: str, scenes: Container[Scene]) -> Rows:
+def held_out(profile: Profile, session: str, scenes: Iterable[Scene]) -> Rows:
     """One row per point of the calibrate or test session, of the fitted scenes.
 
     Raises CertificationError when there is none.
     """
     rows = rows_of(profile, session)
-    kept = rows.where(np.isin(scene_of(rows.points), [scene.value for scene in SCENES if scene in scenes]))
+    kept = rows.where(rows.mask_of(scenes))
     if not len(kept):
         raise CertificationError(f"session {session} has no rows of the scenes that were fitted; profile them too")
     # The plan times a point once here; should a profile hold more, the first one counts: rows of one point

@@ -17,7 +17,7 @@ import numpy as np
 
 from ..files.errors import ChunkfitError, FitError
 from ..tables.batch import Scene
-from ..tables.grid import Ladder, scene_of
+from ..tables.grid import Ladder
 from .cross_validation import MOST_HELD_OUT_POINTS, OutOfFold, out_of_fold, predictions, session_folds, value_folds
 from .estimators.estimator import Estimator, Millis, SceneModel
 from .metrics import pinball
@@ -100,7 +100,7 @@ def scored(name: str, estimator: Estimator, rows: Rows, ladders: Mapping[Scene, 
         for held in masks:
             known, asked = rows.where(~held), rows.where(held)
             models = estimator(known, {s: ladders[s] for s in known.scenes() if s in ladders})
-            asked = asked.where(np.isin(scene_of(asked.points), [scene.value for scene in models]))
+            asked = asked.where(asked.mask_of(models))
             if len(asked):
                 losses.append(_expected_loss(asked, predictions(models, asked.points, SceneModel.expected_ms)))
         if losses:

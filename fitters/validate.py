@@ -23,7 +23,7 @@ from ..tables.check import validate_file
 from ..tables.closure import read_surface
 from ..tables.document import Finding
 from ..tables.fingerprint import Severity, differences
-from ..tables.grid import node_points, scene_of
+from ..tables.grid import node_points
 from ..tables.schema_v1 import TableV1
 from .build import build_chosen, ladders_of
 from .certify import certificate, closed_over_unclosed, law_of, tested
@@ -151,7 +151,7 @@ def repeated(table: TableV1, profile: Profile) -> Repeat:
     stored = TableArrays.of(table)
     drift = session_drift(shared_rows(profile), held_out(profile, "calibrate", stored.ladders))
     rows = rows_of(profile, "fit")
-    rows = centred(rows.where(np.isin(scene_of(rows.points), [scene.value for scene in table.scenes])), drift)
+    rows = centred(rows.where(rows.mask_of(table.scenes)), drift)
     estimator, ladders = ESTIMATORS[name], ladders_of(rows, table.domain, steps)
     noise = refitted(scale, lambda: out_of_fold(estimator, rows, ladders))
     built = build_chosen(rows, table.domain, steps, estimator, noise)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from .batch import AXES, Scene
+from .batch import AXES, SCENES, Scene
 from .lookup import MAX_TICKS, ROUND_UP, TICKS_PER_MS, WEIGHT_BITS, WEIGHT_ONE
 
 Ticks = NDArray[np.int64]  # times in 2^-14 ms
@@ -166,10 +166,11 @@ def batch_totals(points: Points) -> NDArray[np.int64]:
     return points[:, 0] + points[:, 2]
 
 
+def scene_codes(points: Points) -> NDArray[np.int8]:
+    """Place in SCENES of each point's scene, shape (points,); of one point `Point.scene` says it."""
+    return np.where(points[:, 2] == 0, 0, np.where(points[:, 0] == 0, 1, 2)).astype(np.int8)
+
+
 def scene_of(points: Points) -> NDArray[np.str_]:
     """Scene name of each point."""
-    return np.where(
-        points[:, 2] == 0,
-        Scene.DECODE.value,
-        np.where(points[:, 0] == 0, Scene.PREFILL.value, Scene.MIXED.value),
-    )
+    return np.asarray([scene.value for scene in SCENES])[scene_codes(points)]

@@ -16,7 +16,6 @@ from ...profiler.profile import Profile, file_sha256
 from ...tables.arrays import TableArrays
 from ...tables.batch import Scene
 from ...tables.document import Finding
-from ...tables.grid import scene_of
 from ...tables.schema_v1 import TableV1
 
 BANDS = 4  # of expected time, with equally many test rows each
@@ -40,7 +39,7 @@ class Reading:
         return Reading(self.rows.where(mask), self.expected_ms[mask], self.bound_ms[mask])
 
     def scene(self, scene: Scene) -> Reading:
-        return self.where(scene_of(self.rows.points) == scene.value)
+        return self.where(self.rows.mask_of((scene,)))
 
 
 @dataclass(frozen=True, slots=True)

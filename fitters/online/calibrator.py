@@ -14,7 +14,7 @@ from ...tables.cost_table import Calibrator, CostTable
 from ...tables.lookup import TICKS_PER_MS, WEIGHT_ONE, raised
 from .drift import MissCusum, PageHinkley
 from .state import ShiftV1, StateV1, read_state, write_state
-from .tracking import WIDEN_AT_ONCE, Level, Tail
+from .tracking import WIDEN_AT_ONCE, LevelTracker, TailTracker
 
 UNCERTIFIED_AIM = 0.01  # of a table that certifies nothing
 LARGEST_AIM = 0.25  # three times as many misses must be a share too
@@ -72,8 +72,8 @@ class OnlineCalibrator(Calibrator):
         self.events: deque[DriftEvent] = deque(maxlen=EVENTS_KEPT)
         self._on_event = on_event
         self._base = table
-        self._level = Level()
-        self._tail = Tail(aim)
+        self._level = LevelTracker()
+        self._tail = TailTracker(aim)
         self._cusum = MissCusum(aim, 3 * aim)
         self._shift = PageHinkley()
         self._table = table
@@ -142,8 +142,8 @@ class OnlineCalibrator(Calibrator):
         state = read_state(path, table.document.content_sha256)
         made = cls(table, on_event)
         made.observations, made.misses, made.outside = state.observations, state.misses, state.outside
-        made._level = Level(deque(zip(state.over_expected, state.over_bound, strict=True)))
-        made._tail = Tail(made._tail.aim, state.tail, state.tail_before, state.alarm_age)
+        made._level = LevelTracker(deque(zip(state.over_expected, state.over_bound, strict=True)))
+        made._tail = TailTracker(made._tail.aim, state.tail, state.tail_before, state.alarm_age)
         made._cusum.value = state.cusum
         made._shift = PageHinkley(state.shift.count, state.shift.mean, state.shift.total, state.shift.lowest)
         made._publish(made._level.median())

@@ -29,7 +29,7 @@ KEPT_AFTER = 4 * WINDOW
 
 
 @dataclass(slots=True)
-class Level:
+class LevelTracker:
     """Median of the last WINDOW log(T / E); before there are as many, the table's word (0) fills the window.
 
     pairs: (log(T / E), log(T / U)) in the order they came.
@@ -59,7 +59,7 @@ class Level:
 
 
 @dataclass(slots=True)
-class Tail:
+class TailTracker:
     """aim: share of misses aimed at. value: the tail now. before: what it was when the open alarm came, if one is
     open, and `age` the iterations since."""
 
@@ -68,7 +68,7 @@ class Tail:
     before: float | None = None
     age: int = 0
 
-    def add(self, missed: bool, level: Level) -> str | None:
+    def add(self, missed: bool, level: LevelTracker) -> str | None:
         """Move by one outcome; "given_back" or "kept" when an open alarm ends here."""
         step = TAIL_STEP if self.before is None else WIDEN_STEP
         self.value += step if missed else 0.0
@@ -77,7 +77,7 @@ class Tail:
         self.value = max(self.value, lowest_tail(level.median()))
         return ended
 
-    def widen(self, level: Level) -> bool:
+    def widen(self, level: LevelTracker) -> bool:
         """On alarm; False while one is open: then each miss widens already."""
         if self.before is not None:
             return False
@@ -88,7 +88,7 @@ class Tail:
         self.value += WIDEN_AT_ONCE
         return True
 
-    def _end(self, before: float, level: Level) -> str | None:
+    def _end(self, before: float, level: LevelTracker) -> str | None:
         self.age += 1
         if self.age < WINDOW:
             return None

@@ -15,7 +15,7 @@ from support.random_tables import random_table
 from chunkfit import Batch, CostTable
 from chunkfit.files.errors import CalibrationStateError, UsageError
 from chunkfit.fitters.online.calibrator import DriftEvent, OnlineCalibrator
-from chunkfit.fitters.online.tracking import WINDOW, Level, Tail
+from chunkfit.fitters.online.tracking import WINDOW, LevelTracker, TailTracker
 from chunkfit.profiler.synthetic_profile import synthetic_iterations, synthetic_profile
 
 
@@ -196,7 +196,7 @@ def test_a_coverage_without_misses_to_count_is_refused(table, coverage):
 
 def test_the_level_is_the_median_of_its_window():
     rng = np.random.default_rng(0)
-    level, recent = Level(), [0.0] * WINDOW
+    level, recent = LevelTracker(), [0.0] * WINDOW
     for x in rng.choice([-0.5, 0.0, 0.25, 3.0, 1e-3], 1000).tolist():
         recent = [*recent[1:], x]
         assert level.add(x, 2 * x) == statistics.median(recent)
@@ -206,7 +206,7 @@ def test_the_level_is_the_median_of_its_window():
 def test_the_tail_aims_at_its_share_whatever_the_law():
     """A tail no table foresaw: a twentieth of all iterations take up to twice as long."""
     rng = np.random.default_rng(1)
-    level, tail, missed = Level(), Tail(0.01), 0
+    level, tail, missed = LevelTracker(), TailTracker(0.01), 0
     for x in (np.where(rng.random(40_000) < 0.05, 0.7 * rng.random(40_000), 0.0) + 0.0).tolist():
         late = x > level.median() + tail.value
         level.add(x, x)
