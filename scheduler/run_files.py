@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from ..files.errors import LogFormatError
 from ..files.record import Record
 from ..files.writing import cannot_write, write_atomically
-from .dtypes import ITERATION, RESULT, WORKLOAD
+from .dtypes import ITERATION, RESULT
 from .run_report import RunReport
 from .workloads.workload import empty_requests
 
@@ -54,18 +54,17 @@ def iterations_of(records: Iterable[Record]) -> Rows:
 
     Raises LogFormatError for an impossible value, rows out of order, and a log without rows.
     """
-    rows: list[tuple[float, float, int, int, int]] = []
+    rows: list[dict[str, float]] = []
     source = "the iterations"
     for record in records:
         start_ms, source = record.number("start_ms"), record.source
-        if rows and start_ms < rows[-1][0]:
-            raise record.wrong("start_ms", f"rows in order of time, {rows[-1][0]:g} or more")
-        decodes, chunk_tokens, queued = (record.whole(name) for name in ITERATION_COLUMNS[2:])
-        rows.append((start_ms, record.duration_ms("latency_ms", "ms"), decodes, chunk_tokens, queued))
-    iterations = np.zeros(len(_some(rows, source, "iteration")), ITERATION)
-    for name, column in zip(ITERATION_COLUMNS, zip(*rows, strict=True), strict=True):
-        iterations[name] = column
-    return iterations
+        if rows and start_ms < rows[-1]["start_ms"]:
+            raise record.wrong("start_ms", f"rows in order of time, {rows[-1]['start_ms']:g} or more")
+        counts = {name: record.whole(name) for name in ITERATION_COLUMNS[2:]}
+        rows.append({"start_ms": start_ms, "latency_ms": record.duration_ms("latency_ms", "ms"), **counts})
+    if not rows:
+        raise LogFormatError(f"{source}: no row; expected at least one iteration")
+    return _filled(np.zeros(len(rows), ITERATION), rows)
 
 
 def requests_of(records: Iterable[Record]) -> tuple[Rows, Rows]:
@@ -73,41 +72,29 @@ def requests_of(records: Iterable[Record]) -> tuple[Rows, Rows]:
 
     An empty first_token_ms: the request got no token. Raises LogFormatError as `iterations_of`.
     """
-    rows: list[tuple[float, int, int, float, int, float, float]] = []
+    rows: list[dict[str, float]] = []
     source = "the requests"
     for record in records:
         arrival_ms, source = record.number("arrival_ms"), record.source
-        if rows and arrival_ms < rows[-1][0]:
-            raise record.wrong("arrival_ms", f"rows in order of arrival, {rows[-1][0]:g} or more")
-        prompt, cached = record.whole("prompt_tokens", 1), 0
-        if "cached_tokens" in record.values and (cached := record.whole("cached_tokens")) >= prompt:
-            raise record.wrong("cached_tokens", f"less than the {prompt} prompt tokens: the last is always computed")
+        if rows and arrival_ms < rows[-1]["arrival_ms"]:
+            raise record.wrong("arrival_ms", f"rows in order of arrival, {rows[-1]['arrival_ms']:g} or more")
+        row: dict[str, float] = {name: record.whole(name, 1) for name in ("prompt_tokens", "output_tokens")}
+        row["cached_tokens"] = record.whole("cached_tokens") if "cached_tokens" in record.values else 0
+        if row["cached_tokens"] >= row["prompt_tokens"]:
+            prompt = f"the {row['prompt_tokens']} prompt tokens"
+            raise record.wrong("cached_tokens", f"less than {prompt}: the last is always computed")
         if "first_token_ms" not in record.values:
             raise record.wrong("first_token_ms", "a time, or nothing for a request without a token")
-        rows.append(
-            (
-                arrival_ms,
-                prompt,
-                record.whole("output_tokens", 1),
-                _number_or_nan(record, "first_token_ms", arrival_ms),
-                cached,
-                _number_or_nan(record, "tpot_ms", 0),
-                _number_or_nan(record, "p99_gap_ms", 0),
-            )
-        )
-    requests, results = empty_requests(len(_some(rows, source, "request"))), np.zeros(len(rows), RESULT)
-    names = (*REQUEST_COLUMNS, "cached_tokens", "tpot_ms", "p99_gap_ms")
-    for name, column in zip(names, zip(*rows, strict=True), strict=True):
-        (requests if name in (WORKLOAD.names or ()) else results)[name] = column
-    return requests, results
-
-
-def _number_or_nan(record: Record, column: str, least: float) -> float:
-    """nan where the row has no value."""
-    return record.number(column, least) if record.says(column) else np.nan
-
-
-def _some(rows: list[Any], source: str, what: str) -> list[Any]:
+        for name, least in (("first_token_ms", arrival_ms), ("tpot_ms", 0.0), ("p99_gap_ms", 0.0)):
+            row[name] = record.number(name, least) if record.says(name) else np.nan
+        rows.append(row | {"arrival_ms": arrival_ms})
     if not rows:
-        raise LogFormatError(f"{source}: no row; expected at least one {what}")
-    return rows
+        raise LogFormatError(f"{source}: no row; expected at least one request")
+    return _filled(empty_requests(len(rows)), rows), _filled(np.zeros(len(rows), RESULT), rows)
+
+
+def _filled(array: Rows, rows: Sequence[Mapping[str, float]]) -> Rows:
+    """The array with its fields that the rows have."""
+    for name in set(array.dtype.names or ()) & rows[0].keys():
+        array[name] = [row[name] for row in rows]
+    return array

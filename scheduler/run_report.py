@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -33,6 +33,23 @@ FORMAT = "chunkfit.run-report"
 SCHEMA_VERSION = 1
 Scalar = bool | int | float | str | None
 NonNegative = Annotated[float, Field(ge=0)]
+
+
+def _ms(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4g}"
+
+
+_COLUMNS: tuple[tuple[str, Callable[[GroupMetrics], str]], ...] = (
+    ("requests", lambda group: f"{group.requests:,}"),
+    ("good", lambda group: f"{100 * group.good_share:.1f}%"),
+    ("goodput /s", lambda group: f"{group.goodput_per_s:.4g}"),
+    ("TTFT P50", lambda group: _ms(group.ttft_ms.p50)),
+    ("P99", lambda group: _ms(group.ttft_ms.p99)),
+    ("mean gap P50", lambda group: _ms(group.mean_gap_ms.p50)),
+    ("P99 gap P50", lambda group: _ms(group.p99_gap_ms.p50)),
+    ("P99", lambda group: _ms(group.p99_gap_ms.p99)),
+    ("late", lambda group: f"{100 * group.missing_schedule:.1f}%"),
+)
 
 
 class WorkloadV1(Strict):
@@ -103,35 +120,13 @@ class RunReport(Strict):
     def _table(self) -> Table:
         from rich.table import Table
 
-        shown = Table(
-            title=f"criterion {self.metrics.criterion}, {self.metrics.makespan_s:.4g} s", title_justify="left"
-        )
+        title = f"criterion {self.metrics.criterion}, {self.metrics.makespan_s:.4g} s"
+        shown = Table(title=title, title_justify="left")
         shown.add_column("")
-        for column in (
-            "requests",
-            "good",
-            "goodput /s",
-            "TTFT P50",
-            "P99",
-            "mean gap P50",
-            "P99 gap P50",
-            "P99",
-            "late",
-        ):
-            shown.add_column(column, justify="right")
+        for name, _ in _COLUMNS:
+            shown.add_column(name, justify="right")
         for name, group in self.metrics.groups.items():
-            shown.add_row(
-                name,
-                f"{group.requests:,}",
-                f"{100 * group.good_share:.1f}%",
-                f"{group.goodput_per_s:.4g}",
-                _ms(group.ttft_ms.p50),
-                _ms(group.ttft_ms.p99),
-                _ms(group.mean_gap_ms.p50),
-                _ms(group.p99_gap_ms.p50),
-                _ms(group.p99_gap_ms.p99),
-                f"{100 * group.missing_schedule:.1f}%",
-            )
+            shown.add_row(name, *(text(group) for _, text in _COLUMNS))
         shown.caption = "ms over requests that have the value; late: started requests with a token after its schedule"
         return shown
 
@@ -209,7 +204,3 @@ def csv_text(reports: Iterable[RunReport]) -> str:
 def write_csv(reports: Sequence[RunReport], path: str | PathLike[str]) -> None:
     """Raises StorageError; the file appears whole or not at all."""
     write_atomically(path, csv_text(reports).encode())
-
-
-def _ms(value: float | None) -> str:
-    return "-" if value is None else f"{value:.4g}"

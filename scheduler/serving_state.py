@@ -224,7 +224,9 @@ def mean_context(state: State) -> int:
 def batch_ticks(state: State, cost: Cost, tokens: int, prefix: int, chunks: int) -> int:
     """Predicted ticks of all decodes with `chunks` chunks of these total tokens and prefixes; OUTSIDE the domain."""
     s = state.scalars[0]
-    return int(bound_ticks(cost, s["decoding"], mean_context(state), s["longest_context"], tokens, prefix, chunks))
+    # Fields and slots are narrower than the products of a look-up.
+    tokens, prefix, longest = int(tokens), int(prefix), int(s["longest_context"])
+    return int(bound_ticks(cost, s["decoding"], mean_context(state), longest, tokens, prefix, chunks))
 
 
 @compiled

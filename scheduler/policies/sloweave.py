@@ -116,5 +116,5 @@ def admits(state: State, cost: Cost, slot: int) -> bool:
     for i in range(s["decoding"]):
         tightest = min(tightest, state.requests[state.slots[DECODES, i]]["tpot"])
     k = (s["decode_kv_tokens"] + context + n - 1) // n
-    ticks = bound_ticks(cost, n, k, max(s["longest_context"], context), 0, 0, 0)
+    ticks = bound_ticks(cost, n, k, int(max(s["longest_context"], context)), 0, 0, 0)
     return bool(ticks != OUTSIDE and ticks <= tightest * 19 // 20)

@@ -69,18 +69,19 @@ def _slowed(requests: Requests, options: WorkloadOptions, uncontended: Uncontend
 
 def _set_class(requests: Requests, options: WorkloadOptions, seed: int) -> None:
     """Draws classes where an option gives a share; otherwise the classes of a file stay."""
-    count = len(requests)
-    if options.batch_share != (0.0,):
-        share = _by_application(requests, options.batch_share, "batch_share")
-        requests["batch_class"] = stream(seed, Stream.BATCH_CLASS).random(count) < share
-    if options.guard_share != (0.0,):
-        share = _by_application(requests, options.guard_share, "guard_share")
-        requests["guard"] = stream(seed, Stream.GUARD).random(count) < share
+    for option, name, purpose in (
+        ("batch_share", "batch_class", Stream.BATCH_CLASS),
+        ("guard_share", "guard", Stream.GUARD),
+    ):
+        shares = getattr(options, option)
+        if shares != (0.0,):
+            drawn = stream(seed, purpose).random(len(requests))
+            requests[name] = drawn < _by_application(requests, shares, option)
     if options.priorities != (1.0,):
         edges = np.cumsum(options.priorities)
         if abs(edges[-1] - 1) > 1e-9:
             raise UsageError(f"workload: priorities sum to {100 * edges[-1]:g}%; expected 100%, as in 70%/30%")
-        drawn = stream(seed, Stream.PRIORITY).random(count)
+        drawn = stream(seed, Stream.PRIORITY).random(len(requests))
         requests["priority"] = np.searchsorted(edges[:-1], drawn, side="right")
 
 
