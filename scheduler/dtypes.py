@@ -1,6 +1,6 @@
-"""The record arrays of a run: what arrives, what is in flight, what an iteration was, what became of each request.
+"""Structured dtypes of a run's arrays: requests that arrive, their results, requests in flight, scalars, iterations.
 
-Structured dtypes, so that compiled code reads the arrays as they are. Times of WORKLOAD, RESULT and ITERATION are ms
+Compiled code reads the arrays as they are. Times of WORKLOAD, RESULT and ITERATION are ms
 from the start of the run; times of REQUEST and SCALARS are ticks of 2^-14 ms.
 """
 
@@ -10,16 +10,16 @@ from enum import IntEnum
 
 import numpy as np
 
-UNKNOWN_OUTPUT = -1  # output_estimate of a request whose output nobody has guessed
+UNKNOWN_OUTPUT = -1  # output_estimate of a request without an estimate
 
-# What arrives. ttlt_ms is nan but for batch_class requests; batch_class and guard are 0 or 1.
+# A request that arrives. ttlt_ms is nan except in the batch class; batch_class and guard are 0 or 1.
 WORKLOAD = np.dtype(
     [
         ("arrival_ms", "f8"),
         ("prompt_tokens", "i4"),
         ("cached_tokens", "i4"),  # prefix-cache hit, part of prompt_tokens
         ("output_tokens", "i4"),  # hidden from policies
-        ("output_estimate", "i4"),  # what policies may know instead
+        ("output_estimate", "i4"),  # known to policies
         ("ttft_ms", "f8"),
         ("tpot_ms", "f8"),  # the target of both deadline models, per token or per schedule
         ("ttlt_ms", "f8"),  # time to last token
@@ -30,7 +30,7 @@ WORKLOAD = np.dtype(
     ]
 )
 
-# What became of it. Times are nan where they did not happen.
+# The result of a request. A time is nan where the event did not happen.
 RESULT = np.dtype(
     [
         ("status", "i1"),
