@@ -73,7 +73,7 @@ def size(
         "budget_tokens": budget.tokens,
         "chunk_tokens": max(chunk, 0),
         "limited_by": budget.limited_by,
-        "worst": None if budget.worst is None else dict(zip("nkcu", budget.worst, strict=True)),
+        "worst": None if budget.worst is None else budget.worst._asdict(),
         "worst_ms": budget.worst_ms,
         "coverage": certificate.coverage if certificate else None,
         "setting": {"name": setting, "value": budget.tokens} if setting and budget.tokens else None,

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ..files.errors import CertificationError
 from ..profiler.meta import ProfileMeta
 from ..tables.arrays import TableArrays
-from ..tables.batch import Scene
+from ..tables.batch import Point, Scene
 from ..tables.closure import read_surface
 from ..tables.grid import Points, Surface, node_points, to_ms
 from ..tables.schema_v1 import CertificateV1, CountsV1, GapV1, TestV1
@@ -108,7 +108,7 @@ def majorant_gap(
             over = closed_over_unclosed(arrays, unclosed, scene, nodes)
             if over.max() - 1 > worst:
                 worst = float(over.max() - 1)
-                where = dict(zip(("n", "k", "c", "u"), nodes[int(over.argmax())].tolist(), strict=True))
+                where = Point(*nodes[int(over.argmax())].tolist())._asdict()
         raw_nodes = surfaces[scene].raw
         for values, measured in (
             (raw_nodes.ladder, raw_nodes.ladder_measured),

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..files.errors import OutOfDomainError, UsageError
-from ..tables.batch import Batch
+from ..tables.batch import Batch, Point
 from ..tables.cost_table import CostTable
 from ..tables.fingerprint import Fingerprint, Severity, severity
 from ..tables.grid import Points
@@ -69,7 +69,7 @@ class Budget:
     tokens: int
     limited_by: str
     limit_ms: float
-    worst: tuple[int, int, int, int] | None
+    worst: Point | None
     worst_ms: float | None
 
 
@@ -101,12 +101,11 @@ def static_budget(
     _require_inside(table, _iterations(least, decodes, context_tokens, prompts), prompts)
     top = _last(least, table.domain.max_batch_tokens, lambda b: _inside(table, b, decodes, context_tokens, prompts))
 
-    def slowest(budget: int) -> tuple[tuple[int, int, int, int], float]:
+    def slowest(budget: int) -> tuple[Point, float]:
         points = _iterations(budget, decodes, context_tokens, prompts)
         bounds = table.read_bounds(points, points[:, 0] > 1, _several(points, prompts))
         at = int(bounds.argmax())
-        n, k, c, u = points[at].tolist()
-        return (n, k, c, u), float(bounds[at])
+        return Point(*points[at].tolist()), float(bounds[at])
 
     if slowest(least)[1] > limit_ms:
         return Budget(0, "target", limit_ms, None, None)

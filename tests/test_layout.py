@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import chunkfit
+from chunkfit.tables.batch import AXES, Point
 
 ROOT = Path(chunkfit.__file__).parent
 FOLDERS = ("files", "tables", "planning", "engine", "profiler", "fitters", "scheduler", "integrations", "cli")
@@ -86,6 +87,19 @@ def test_modules_hold_one_idea():
         if (lines := len(path.read_text().splitlines())) > 300
     }
     assert not long
+
+
+def test_the_axes_are_named_once():
+    """One order of n, k, c, u: other modules take it from `tables.batch.AXES`."""
+    written = [
+        str(path.relative_to(ROOT))
+        for folder in FOLDERS
+        for path in sources(folder)
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Tuple | ast.List)
+        and {part.value for part in node.elts if isinstance(part, ast.Constant)} in (set(AXES), set(Point._fields))
+    ]
+    assert written == ["tables/batch.py"]
 
 
 def run_fresh(code):

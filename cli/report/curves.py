@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ...tables.batch import AXES, Scene
+from ...tables.batch import AXES, Point, Scene
 from .evidence import Evidence, Reading
 
 SAMPLES = 240  # of a curve: enough that steps stand
@@ -58,6 +58,8 @@ def _panel(evidence: Evidence, label: str, axis: str, reading: Reading) -> Panel
     inside = evidence.table.domain.contains(points)
     expected_ms, bound_ms = evidence.arrays.read(points[inside])
     at = ", ".join(
-        f"{name} {int(state[i]):,}" for i, name in enumerate("nkcu") if i != column and reading.rows.points[:, i].any()
+        f"{name} {int(state[i]):,}"
+        for i, name in enumerate(Point._fields)
+        if i != column and reading.rows.points[:, i].any()
     )
     return Panel(f"{label}; curve at {at}", axis, x[inside], expected_ms, bound_ms, reading)

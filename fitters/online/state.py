@@ -9,17 +9,13 @@ from os import PathLike
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from ...files.errors import CalibrationStateError
 from ...files.json_paths import render
 from ...files.writing import write_atomically
-from ...tables.schema_v1 import Count, Sha256
+from ...tables.schema_v1 import Count, Sha256, Strict
 from .tracking import WINDOW
-
-
-class Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, strict=True)
 
 
 class ShiftV1(Strict):

@@ -10,22 +10,18 @@ from os import PathLike
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from ...files.errors import ProfileFormatError
 from ...files.writing import write_atomically
 from ...tables.fingerprint import Fingerprint
+from ...tables.schema_v1 import Count, Strict
 
 FORMAT = "chunkfit.microbench"
 SCHEMA_VERSION = 1
 
-Count = Annotated[int, Field(ge=0)]
 Positive = Annotated[float, Field(gt=0)]
 Sizes = dict[str, Count]
-
-
-class Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, strict=True)
 
 
 class ColdCheckV1(Strict):
