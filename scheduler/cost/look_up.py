@@ -22,6 +22,8 @@ from .formula import formula_ticks, largest_by_formula
 @compiled
 def bound_ticks(cost: Cost, n: int, k: int, longest: int, c: int, u: int, chunks: int) -> int:
     """`tables.lookup.bound_ticks`; a formula reads equal contexts and one chunk."""
+    # Fields of records are narrower than products, which matters where nothing is compiled.
+    n, k, longest, c, u = int(n), int(k), int(longest), int(c), int(u)
     if cost.head[0].knots_end:
         return lookup.bound_ticks(cost, n, k, longest, c, u, chunks)
     if not n and not c:
@@ -34,6 +36,7 @@ def largest_chunk(
     cost: Cost, n: int, k: int, longest: int, u: int, limit: int, max_chunk: int, align: int, chunks: int
 ) -> int:
     """`tables.lookup.largest_chunk`, with the same candidates of a formula."""
+    n, k, longest, u, limit, max_chunk = int(n), int(k), int(longest), int(u), int(limit), int(max_chunk)
     if cost.head[0].knots_end:
         return lookup.largest_chunk(cost, n, k, longest, u, limit, max_chunk, align, chunks)
     return largest_by_formula(cost.nodes, n, k, u, limit * WEIGHT_ONE // cost.head[0].factor, max_chunk, align)
