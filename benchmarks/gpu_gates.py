@@ -18,7 +18,7 @@ from chunkfit.files.errors import ChunkfitError
 from chunkfit.profiler.domains import default_warmup
 from chunkfit.profiler.microbench import results
 from chunkfit.profiler.profile import Profile
-from chunkfit.scheduler.live.study import LiveStudyV1
+from chunkfit.scheduler.live.session_report import LiveReportV1
 from chunkfit.tables import CostTable
 
 MANY_KV_TOKENS = 64 * 1024
@@ -118,13 +118,13 @@ def event_share(path: Path) -> float | None:
     return 100 * total_ms / (1e3 * wall_s) if wall_s and np.isfinite(total_ms) else None
 
 
-def study_of(path: Path) -> LiveStudyV1:
-    return LiveStudyV1.model_validate_json(path.read_bytes())
+def study_of(path: Path) -> LiveReportV1:
+    return LiveReportV1.model_validate_json(path.read_bytes())
 
 
 def missed(path: Path) -> float | None:
     """Percent of all iterations of a live session over the bound."""
-    loops = [promise.closed_loop for promise in study_of(path).promise.values()]
+    loops = [coverage.closed_loop for coverage in study_of(path).bound_coverage.values()]
     rows = sum(loop.rows for loop in loops)
     return 100 * sum(loop.missed for loop in loops) / rows if rows else None
 
@@ -146,7 +146,7 @@ def simulator_error(path: Path) -> float | None:
 
 def decision_us(path: Path) -> float | None:
     """Median decision with 128 decodes running."""
-    return study_of(path).promise["sloweave"].decision_many_p50_us
+    return study_of(path).bound_coverage["sloweave"].decision_many_p50_us
 
 
 def live_gates(target: int) -> tuple[Gate, ...]:

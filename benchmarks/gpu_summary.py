@@ -61,7 +61,7 @@ def live_rows(path: Path) -> list[tuple[str, str]]:
         joules = reports[-1].joules_per_good
         text = f"{spread.mean:.4g} good/s; last round: TTFT P99 {_ms(ttft)}, gap P99 {_ms(gap)}"
         rows.append((f"{path.stem}: {name}", text + ("" if joules is None else f", {joules:.4g} J per good request")))
-    loop = study.promise["sloweave"].closed_loop if "sloweave" in study.promise else None
+    loop = study.bound_coverage["sloweave"].closed_loop if "sloweave" in study.bound_coverage else None
     if loop is not None and loop.coverage is not None:
         figure = f"{loop.coverage:.4f} [{loop.low:.4f}, {loop.high:.4f}] of {loop.rows:,} iterations"
         rows.append((f"{path.stem}: closed-loop coverage of sloweave", figure))

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from ..scheduler.capacity import Capacity
-    from ..scheduler.study.cell import Cell
-    from ..scheduler.study.study import Study
+    from ..scheduler.simulation.cell import Cell
+    from ..scheduler.simulation.study import Study
 
 Good = Annotated[str, typer.Option("--good", help="Share of requests that has to be good, on average over the seeds.")]
 Low = Annotated[
@@ -77,7 +77,7 @@ def capacity(
     from ..files.units import milliseconds, percentage
     from ..scheduler.capacity import capacity as search
     from ..scheduler.cost.named_costs import policy_cost, true_cost
-    from ..scheduler.study.cell import Setting, cell
+    from ..scheduler.simulation.cell import Setting, cell
     from .study_options import JOURNAL, facts, facts_line, open_study, progress, save_summary, texts, variants
 
     kept = Kept(jobs, ray, out, resume, overwrite, plot=False)

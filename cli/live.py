@@ -15,8 +15,8 @@ from .output import JsonFlag, emit_data, progress_console
 from .profile import Attention, Model
 
 if TYPE_CHECKING:
-    from ..scheduler.live.bench import Bench
-    from ..scheduler.live.session import Plan
+    from ..scheduler.live.live_session import SessionPlan
+    from ..scheduler.live.runner import LiveRunner
     from ..scheduler.live.soak import SoakReport
     from ..scheduler.policies import Policy
 
@@ -62,7 +62,7 @@ def live(
     out: Annotated[Path, typer.Option(help="Folder of live.json and iterations.csv.")] = Path("chunkfit-live"),
     as_json: JsonFlag = False,
 ) -> None:
-    """Serve a workload under several policies, in real time, on the device of the table; check every promise.
+    """Serve a workload under several policies in real time; compare every iteration with the table's bound.
 
     Exit 3 where the machine was not quiet enough to conclude anything, 1 where a check failed.
 
@@ -72,10 +72,10 @@ def live(
     from ..files.units import milliseconds
     from ..fitters.online.calibrator import OnlineCalibrator
     from ..scheduler.compiled import slower_note
-    from ..scheduler.live.bench import Bench
-    from ..scheduler.live.opening import limits_of, open_executor
-    from ..scheduler.live.session import Plan
-    from ..scheduler.live.targets import maker, targets_for
+    from ..scheduler.live.live_session import SessionPlan
+    from ..scheduler.live.open import limits_of, open_executor
+    from ..scheduler.live.runner import LiveRunner
+    from ..scheduler.live.slo_targets import maker, targets_for
     from ..scheduler.serving_metrics import criterion_named
     from ..tables import CostTable
     from .exit_codes import escape
@@ -92,7 +92,7 @@ def live(
     costs = CostTable.load(table)
     limits = limits_of(costs, max_running, kv_tokens)
     targets = targets_for(costs, limits, workload, ttft, tpot)
-    plan = Plan(
+    plan = SessionPlan(
         policies,
         policies_of(curve_policy) if curve_policy else policies,
         maker(workload, targets),
@@ -110,8 +110,8 @@ def live(
     executor = open_executor(costs, seed, model=model, attention=attention)
     calibrator = OnlineCalibrator(costs) if online else None
     with Display() as display, first_ctrl_c() as stop:
-        bench = Bench(costs, executor, limits, criterion, seed, calibrator, display.show, display.finished, stop)
-        done = _served(bench, plan, out) if soak_s is None else _soaked(bench, policies, soak_s)
+        runner = LiveRunner(costs, executor, limits, criterion, seed, calibrator, display.show, display.finished, stop)
+        done = _served(runner, plan, out) if soak_s is None else _soaked(runner, policies, soak_s)
     data, exit_code, shown = done
     emit_data(data, as_json, *shown)
     if exit_code:
@@ -121,26 +121,26 @@ def live(
 Done = tuple[dict[str, Any], int, list[Any]]
 
 
-def _served(bench: Bench, plan: Plan, out: Path) -> Done:
+def _served(runner: LiveRunner, plan: SessionPlan, out: Path) -> Done:
     """The session, written to `out`."""
     from ..files.writing import make_folder, write_atomically
+    from ..scheduler.live.live_session import run_live_session
     from ..scheduler.live.log import csv_text
-    from ..scheduler.live.session import session
-    from .live_view import study_shown
+    from .live_view import report_shown
 
     make_folder(out)
-    found, outcomes = session(bench, plan)
+    found, outcomes = run_live_session(runner, plan)
     found.save(out / "live.json")
     logs = [
         csv_text(one.live.run.log, index == 0, run=index, policy=one.policy.name, rate=f"{one.rate:.6g}")
         for index, one in enumerate(outcomes)
     ]
     write_atomically(out / "iterations.csv", "".join(logs).encode())
-    shown = [*study_shown(found), f"written: {out / 'live.json'}, {out / 'iterations.csv'}"]
+    shown = [*report_shown(found), f"written: {out / 'live.json'}, {out / 'iterations.csv'}"]
     return found.model_dump(mode="json"), found.exit_code, shown
 
 
-def _soaked(bench: Bench, policies: Sequence[Policy], seconds: float) -> Done:
+def _soaked(runner: LiveRunner, policies: Sequence[Policy], seconds: float) -> Done:
     from ..scheduler.live.soak import soak
     from .live_view import soak_shown
 
@@ -149,7 +149,7 @@ def _soaked(bench: Bench, policies: Sequence[Policy], seconds: float) -> Done:
         def show(report: SoakReport) -> None:
             status.update(f"soaking: {report.seconds:.0f} of {seconds:.0f} s, {report.requests:,} requests")
 
-        report = soak(bench, policies, seconds, show)
+        report = soak(runner, policies, seconds, show)
     exit_code = INTERRUPTED if report.stopped else 0 if report.held else 1
     return report.model_dump(mode="json"), exit_code, soak_shown(report)
 

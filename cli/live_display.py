@@ -16,7 +16,7 @@ from .output import progress_console
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from ..scheduler.live.bench import Outcome
+    from ..scheduler.live.runner import Outcome
     from ..scheduler.live.serve import Glance
 
 RUNS_SHOWN = 12

@@ -1,4 +1,4 @@
-"""A live session's study for people: the curve, the rounds, the promise, the simulator, what had to hold."""
+"""A live session's report for people: the curve, the rounds, the bounds, the simulator, what had to hold."""
 
 from __future__ import annotations
 
@@ -10,38 +10,38 @@ from .output import grid, percent
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from ..scheduler.live.promise import Missed, Promise
+    from ..scheduler.live.bound_coverage import BoundCoverage, Missed
+    from ..scheduler.live.session_report import LiveReportV1, LiveRunV1
     from ..scheduler.live.soak import SoakReport
-    from ..scheduler.live.study import LiveRunV1, LiveStudyV1
 
 
-def study_shown(study: LiveStudyV1) -> list[Table | str]:
+def report_shown(report: LiveReportV1) -> list[Table | str]:
     """Everything, top to bottom as a reader needs it; the verdict is last."""
-    quiet = "green" if study.sentinel.quiet else "yellow"
+    quiet = "green" if report.sentinel.quiet else "yellow"
     lines = [
-        ("served on", escape(study.device)),
-        ("targets", escape(study.targets.title())),
-        ("machine", f"[{quiet}]{escape(study.sentinel.title())}[/]; {study.sentinel_level:.3f} of the expected time"),
+        ("served on", escape(report.device)),
+        ("targets", escape(report.targets.title())),
+        ("machine", f"[{quiet}]{escape(report.sentinel.title())}[/]; {report.sentinel_level:.3f} of the expected time"),
     ]
-    if study.calibrated is not None:
-        lines.append(("calibrated", f"bounds times {study.calibrated.bound_factor:.3f} at the end"))
-    lines += [("note", f"[yellow]{escape(note)}[/]") for note in study.notes]
+    if report.calibrated is not None:
+        lines.append(("calibrated", f"bounds times {report.calibrated.bound_factor:.3f} at the end"))
+    lines += [("note", f"[yellow]{escape(note)}[/]") for note in report.notes]
     shown: list[Table | str] = [grid(lines)]
-    whole = [run for run in study.runs if not run.stopped]
+    whole = [run for run in report.runs if not run.stopped]
     on_curve = [run for run in whole if run.phase == "curve"]
     in_rounds = [run for run in whole if run.phase == "rounds"]
     if on_curve:
         shown.append(_curve(on_curve))
     if in_rounds:
-        shown.append(_rounds(in_rounds, study))
-    shown += [_promise(study), _decisions(study), _errors(study)]
-    if study.simulator:
-        shown.append(_simulator(study))
-    shown.append(_checks(study))
-    if study.stopped:
+        shown.append(_rounds(in_rounds, report))
+    shown += [_bound_coverage(report), _decisions(report), _errors(report)]
+    if report.simulator:
+        shown.append(_simulator(report))
+    shown.append(_checks(report))
+    if report.stopped:
         shown.append("[yellow]stopped: this is what there is so far[/]")
-    if study.inconclusive is not None:
-        shown.append(f"[bold yellow]inconclusive:[/] {escape(study.inconclusive)}")
+    if report.inconclusive is not None:
+        shown.append(f"[bold yellow]inconclusive:[/] {escape(report.inconclusive)}")
     return shown
 
 
@@ -83,11 +83,11 @@ def _curve(runs: list[LiveRunV1]) -> Table:
     return table
 
 
-def _rounds(runs: list[LiveRunV1], study: LiveStudyV1) -> Table:
+def _rounds(runs: list[LiveRunV1], report: LiveReportV1) -> Table:
     rates = sorted({run.rate for run in runs})
     table = _table(
         f"rounds at {', '.join(f'{rate:.4g}' for rate in rates)} requests/s, means over rounds; "
-        f"criterion {study.criterion}",
+        f"criterion {report.criterion}",
         "policy",
         "rounds",
         "good /s",
@@ -96,7 +96,7 @@ def _rounds(runs: list[LiveRunV1], study: LiveStudyV1) -> Table:
         "P99 gap P50, P99",
         "J / good",
     )
-    for name, spread in study.goodput.items():
+    for name, spread in report.goodput.items():
         reports = [run.report for run in runs if run.report.policy == name]
         groups = [report.over_all for report in reports]
         table.add_row(
@@ -112,7 +112,7 @@ def _rounds(runs: list[LiveRunV1], study: LiveStudyV1) -> Table:
     return table
 
 
-def _promise(study: LiveStudyV1) -> Table:
+def _bound_coverage(report: LiveReportV1) -> Table:
     table = _table(
         "the bound against the clock, at the iterations that were chosen",
         "policy",
@@ -122,57 +122,57 @@ def _promise(study: LiveStudyV1) -> Table:
         "over beside a chunk",
         "with host",
     )
-    for name, promise in study.promise.items():
-        loop = promise.closed_loop
+    for name, coverage in report.bound_coverage.items():
+        loop = coverage.closed_loop
         table.add_row(
             name,
             f"{loop.rows:,}",
             f"{loop.missed:,}",
             f"{percent(loop.coverage)} [{percent(loop.low)}, {percent(loop.high)}]",
-            _share(promise.chosen),
-            _share(promise.with_host),
+            _share(coverage.chosen),
+            _share(coverage.with_host),
         )
-    table.caption = _promise_caption(next(iter(study.promise.values()), None), study)
+    table.caption = _coverage_caption(next(iter(report.bound_coverage.values()), None), report)
     return table
 
 
-def _decisions(study: LiveStudyV1) -> Table:
+def _decisions(report: LiveReportV1) -> Table:
     table = _table(
         "decisions", "policy", "decision P50, P99 us", "host ms", "slack used P50, P99", "over slack", "worst T - E"
     )
-    for name, promise in study.promise.items():
+    for name, coverage in report.bound_coverage.items():
         table.add_row(
             name,
-            f"{_number(promise.decision_p50_us)}, {_number(promise.decision_p99_us)}",
-            _number(promise.host_mean_ms),
-            f"{percent(promise.budget_used_p50)}, {percent(promise.budget_used_p99)}",
-            percent(promise.over_budget),
-            f"{_number(promise.worst_under_ms)} ms",
+            f"{_number(coverage.decision_p50_us)}, {_number(coverage.decision_p99_us)}",
+            _number(coverage.host_mean_ms),
+            f"{percent(coverage.budget_used_p50)}, {percent(coverage.budget_used_p99)}",
+            percent(coverage.over_budget),
+            f"{_number(coverage.worst_under_ms)} ms",
         )
     return table
 
 
-def _promise_caption(promise: Promise | None, study: LiveStudyV1) -> str:
-    if promise is None:
+def _coverage_caption(coverage: BoundCoverage | None, report: LiveReportV1) -> str:
+    if coverage is None:
         return ""
-    said = f"certified coverage {percent(promise.promised)}; over the bound in the table's own test session "
-    said += percent(promise.marginal_miss)
-    if study.calibrated is not None:
-        by_table = ", ".join(f"{name} {_share(each.by_table)}" for name, each in study.promise.items())
-        said += f"; without the calibrator: {by_table}"
-    return said
+    caption = f"certified coverage {percent(coverage.promised)}; over the bound in the table's own test session "
+    caption += percent(coverage.marginal_miss)
+    if report.calibrated is not None:
+        by_table = ", ".join(f"{name} {_share(each.by_table)}" for name, each in report.bound_coverage.items())
+        caption += f"; without the calibrator: {by_table}"
+    return caption
 
 
-def _errors(study: LiveStudyV1) -> Table:
+def _errors(report: LiveReportV1) -> Table:
     table = _table("|T - E| / T by scene", "policy", "scene", "iterations", "median", "P90", "P99")
-    for name, promise in study.promise.items():
-        for scene, error in promise.errors.items():
+    for name, coverage in report.bound_coverage.items():
+        for scene, error in coverage.errors.items():
             shares = (f"{value:.1f}%" for value in (error.median_percent, error.p90_percent, error.p99_percent))
             table.add_row(name, scene, f"{error.rows:,}", *shares)
     return table
 
 
-def _simulator(study: LiveStudyV1) -> Table:
+def _simulator(report: LiveReportV1) -> Table:
     table = _table(
         "the simulator beside the device, same arrivals",
         "policy",
@@ -183,7 +183,7 @@ def _simulator(study: LiveStudyV1) -> Table:
         "and T / E",
         "",
     )
-    for name, figures in study.simulator.items():
+    for name, figures in report.simulator.items():
         for figure, each in figures.items():
             cells = []
             for value in (each.by_table, each.by_residuals):
@@ -194,11 +194,11 @@ def _simulator(study: LiveStudyV1) -> Table:
     return table
 
 
-def _checks(study: LiveStudyV1) -> Table:
+def _checks(report: LiveReportV1) -> Table:
     words = {True: "[green]pass[/]", False: "[red]FAIL[/]", None: "not measured"}
     table = _table("what has to hold", "what", "verdict", "figure", "limit")
     table.columns[0].no_wrap = False
-    for check in study.checks:
+    for check in report.checks:
         table.add_row(escape(check.name), words[check.held], _number(check.figure), f"{check.limit:g}")
     return table
 

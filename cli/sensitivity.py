@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
-    from ..scheduler.study.summary import Group
+    from ..scheduler.simulation.summary import Group
 
 Name = Annotated[str, typer.Argument(metavar="PARAMETER", help="margin, bias, noise, alpha, alpha-ms, window or B.")]
 Values = Annotated[
@@ -66,11 +66,11 @@ def sensitivity(
     """
     from ..files.units import milliseconds
     from ..scheduler.cost.named_costs import NamedCost, policy_cost, true_cost
-    from ..scheduler.study.cell import Setting, cell
-    from ..scheduler.study.curve_pictures import sweep_picture
-    from ..scheduler.study.summary import groups
-    from ..scheduler.study.sweep import Texts
-    from ..scheduler.study.sweep import parameter as found_parameter
+    from ..scheduler.simulation.cell import Setting, cell
+    from ..scheduler.simulation.curve_pictures import sweep_picture
+    from ..scheduler.simulation.sensitivity import Texts
+    from ..scheduler.simulation.sensitivity import parameter as found_parameter
+    from ..scheduler.simulation.summary import groups
     from .study_options import JOURNAL, facts, facts_line, open_study, played, save_summary, texts
 
     kept = Kept(jobs, ray, out, resume, overwrite, plot)

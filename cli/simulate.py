@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
-    from ..scheduler.study.cell import Cell, Costs
-    from ..scheduler.study.summary import Group
+    from ..scheduler.simulation.cell import Cell, Costs
+    from ..scheduler.simulation.summary import Group
 
 COUNTS = ("refused", "unfinished", "preemptions")
 Rates = Annotated[
@@ -81,9 +81,9 @@ def simulate(
     from ..files.units import milliseconds
     from ..scheduler.cost.named_costs import policy_cost, true_cost
     from ..scheduler.run_report import write_csv
-    from ..scheduler.study.cell import Setting, cell
-    from ..scheduler.study.curve_pictures import load_picture
-    from ..scheduler.study.summary import groups
+    from ..scheduler.simulation.cell import Setting, cell
+    from ..scheduler.simulation.curve_pictures import load_picture
+    from ..scheduler.simulation.summary import groups
     from .study_options import JOURNAL, facts, facts_line, open_study, played, save_summary, texts, variants
 
     kept = Kept(jobs, ray, out, resume, overwrite, plot)
@@ -123,7 +123,7 @@ def simulate(
 def _first_run(cell: Cell, costs: Costs, out: Path) -> list[Path]:
     """Played again with its log: equal cells have equal runs."""
     from ..scheduler.run_files import save_run
-    from ..scheduler.study.cell import play, report_of
+    from ..scheduler.simulation.cell import play, report_of
 
     played = play(cell, costs, log=True)
     save_run(out / "run", report_of(cell, costs, played), played.workload.requests, played.run.results, played.run.log)
@@ -134,8 +134,8 @@ def _pictures(cells: Sequence[Cell], costs: Costs, out: Path, plot: bool) -> lis
     """Of the last workload, rate and targets one run of each policy, with seed 0."""
     if not plot:
         return []
-    from ..scheduler.study.cell import play
-    from ..scheduler.study.run_pictures import latency_picture, timeline_picture
+    from ..scheduler.simulation.cell import play
+    from ..scheduler.simulation.run_pictures import latency_picture, timeline_picture
 
     last = cells[-1].workload
     runs = {cell.policy: play(cell, costs, log=True) for cell in cells if cell.workload == last and cell.seed == 0}

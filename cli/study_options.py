@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
     from ..scheduler.cost.named_costs import NamedCost
     from ..scheduler.run_report import RunReport
-    from ..scheduler.study.cell import Cell, Costs, Setting
-    from ..scheduler.study.pools import Pool
-    from ..scheduler.study.study import Study
+    from ..scheduler.simulation.cell import Cell, Costs, Setting
+    from ..scheduler.simulation.pools import Pool
+    from ..scheduler.simulation.study import Study
 
 JOURNAL = "runs.jsonl"
 
@@ -140,8 +140,8 @@ def variants(given: dict[str, str | None]) -> list[dict[str, str]]:
 def open_study(costs: Costs, kept: Kept) -> Iterator[Study]:
     """The study, its pool and its journal, closed at the end; on Ctrl-C it says how to go on."""
     from ..scheduler.compiled import slower_note
-    from ..scheduler.study.journal import open_journal
-    from ..scheduler.study.study import Study
+    from ..scheduler.simulation.journal import open_journal
+    from ..scheduler.simulation.study import Study
 
     console = progress_console()
     note = slower_note()
@@ -230,9 +230,9 @@ def progress() -> Progress:
 
 def _pool(costs: Costs, kept: Kept) -> Pool:
     if kept.ray is not None:
-        from ..scheduler.study.on_ray import Ray
+        from ..scheduler.simulation.on_ray import Ray
 
         return Ray(costs, kept.ray)
-    from ..scheduler.study.pools import Processes
+    from ..scheduler.simulation.pools import Processes
 
     return Processes(costs, kept.jobs or len(os.sched_getaffinity(0)))

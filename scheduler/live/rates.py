@@ -10,9 +10,9 @@ from ..capacity import capacity
 from ..policies import Policy
 from ..serving_metrics import measure
 from ..simulate import Conditions, simulate
-from .bench import Bench, Outcome, until_ms
+from .runner import LiveRunner, Outcome, until_ms
 from .serve import LiveCosts
-from .targets import MakeWorkload
+from .slo_targets import MakeWorkload
 
 SHARES_OF_CAPACITY = (0.2, 0.6, 0.9, 1.2, 1.7)
 MOST_EXTRA_RATES = 2
@@ -22,26 +22,31 @@ STATIC = ("full", "fixed")
 LEAST_RATE, MOST_RATE = 1e-3, 1e5  # requests/s that are looked at
 
 
-def rates_by_table(bench: Bench, policies: Sequence[Policy], make: MakeWorkload, seconds: float) -> list[float]:
+def rates_by_table(runner: LiveRunner, policies: Sequence[Policy], make: MakeWorkload, seconds: float) -> list[float]:
     """Five rates around that at which the best policy is 90% good in the simulator, by the table's expected times."""
-    found = simulated_rate(bench, policies, make, seconds, [bench.seed], IDLE_GOOD)
+    found = simulated_rate(runner, policies, make, seconds, [runner.seed], IDLE_GOOD)
     return [share * found for share in SHARES_OF_CAPACITY]
 
 
 def simulated_rate(
-    bench: Bench, policies: Sequence[Policy], make: MakeWorkload, seconds: float, seeds: Sequence[int], share: float
+    runner: LiveRunner,
+    policies: Sequence[Policy],
+    make: MakeWorkload,
+    seconds: float,
+    seeds: Sequence[int],
+    share: float,
 ) -> float:
     """The highest rate at which the best of the policies is so good in the simulator, on average over the seeds."""
-    costs = LiveCosts.of(bench.table)
+    costs = LiveCosts.of(runner.table)
 
     def good(rate: float, seed: int) -> float:
         made = make(rate, seconds, seed).requests
         shares = []
         for policy in policies:
             run = simulate(
-                made, policy, costs.bound, costs.expected, bench.limits, Conditions(until_ms=until_ms(seconds))
+                made, policy, costs.bound, costs.expected, runner.limits, Conditions(until_ms=until_ms(seconds))
             )
-            shares.append(measure(made, run.results, bench.criterion, run.makespan_ms).groups["all"].good_share)
+            shares.append(measure(made, run.results, runner.criterion, run.makespan_ms).groups["all"].good_share)
         return max(shares)
 
     def mean(rate: float) -> float:
@@ -57,20 +62,20 @@ def simulated_rate(
     return capacity(good, seeds, share, low, high, tolerance=0.03).rate or low
 
 
-def curve(bench: Bench, policies: Sequence[Policy], make: MakeWorkload, seconds: float) -> list[Outcome]:
+def curve(runner: LiveRunner, policies: Sequence[Policy], make: MakeWorkload, seconds: float) -> list[Outcome]:
     """Every policy at five rates or more; rates are added where the ends are not yet idle and overloaded.
 
     The requests of a rate are the same for all, and those of another rate are the same ones sooner.
     """
-    rates = rates_by_table(bench, policies, make, seconds)
+    rates = rates_by_table(runner, policies, make, seconds)
 
     def measured(rate: float) -> list[Outcome]:
-        return bench.turns(policies, [(rate, make(rate, seconds, bench.seed))], seconds)
+        return runner.turns(policies, [(rate, make(rate, seconds, runner.seed))], seconds)
 
     outcomes = [outcome for rate in rates for outcome in measured(rate)]
     for _ in range(MOST_EXTRA_RATES):
         low, high = min(rates), max(rates)
-        if bench.stopped:
+        if runner.stopped:
             break
         if best_good(outcomes, low) < IDLE_GOOD:
             extra = low / 3
@@ -94,7 +99,7 @@ def best_good(outcomes: Sequence[Outcome], rate: float, names: Sequence[str] | N
 
 
 def near_capacity(
-    bench: Bench,
+    runner: LiveRunner,
     on_curve: Sequence[Outcome],
     make: MakeWorkload,
     curve_seconds: float,
@@ -108,8 +113,8 @@ def near_capacity(
     """
     named = {outcome.policy.name: outcome.policy for outcome in on_curve}
     static = [policy for policy in named.values() if policy.family in STATIC] or list(named.values())
-    here = simulated_rate(bench, static, make, curve_seconds, [bench.seed], NEAR_CAPACITY)
-    there = simulated_rate(bench, static, make, seconds, seeds, NEAR_CAPACITY)
+    here = simulated_rate(runner, static, make, curve_seconds, [runner.seed], NEAR_CAPACITY)
+    there = simulated_rate(runner, static, make, seconds, seeds, NEAR_CAPACITY)
     return crossing(on_curve, [policy.name for policy in static]) * there / here
 
 

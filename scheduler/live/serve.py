@@ -25,7 +25,7 @@ from ..simulate import Conditions, Run, refusal, world_of
 from ..workloads.workload import check_requests
 from .cancel import NOT_IN_FLIGHT, cancel
 from .executor import Executor, batch_of
-from .flight import Flight, InFlight
+from .in_flight import InFlight, InFlightRequests
 from .log import IterationLog
 
 PATIENCE_MS = 50.0  # the longest wait without looking up
@@ -143,7 +143,9 @@ class _Serving:
         self.executor = executor
         self.calibrator = calibrator
         self.outside = outside
-        self.flight = Flight(self.state, executor.allocator, prompt_tokens(requests, executor.vocab_size, seed))
+        self.in_flight = InFlightRequests(
+            self.state, executor.allocator, prompt_tokens(requests, executor.vocab_size, seed)
+        )
         self.log = IterationLog()
         self.reserve = 0.0  # ticks
         self.cancelled = 0
@@ -165,9 +167,9 @@ class _Serving:
                 else:
                     arrival_ms = next_arrival(self.world.workload, self.world.arrived) / TICKS_PER_MS
                     executor.wait(min(arrival_ms, executor.now_ms() + PATIENCE_MS))
-            left = tuple(self.flight.requests())
+            left = tuple(self.in_flight.requests())
         finally:
-            self.flight.end()
+            self.in_flight.end()
         sum_up_unfinished(self.world, self.state)
         after = executor.joules()
         scalars = self.state.scalars[0]
@@ -180,7 +182,7 @@ class _Serving:
             int(scalars["relegations"]),
         )
         used = None if joules is None or after is None else after - joules
-        return LiveRun(run, self.flight.texts, left, used, stopped, free - executor.allocator.free_pages)
+        return LiveRun(run, self.in_flight.texts, left, used, stopped, free - executor.allocator.free_pages)
 
     def _over(self) -> bool:
         """After whoever is there by now has joined, been refused or cancelled."""
@@ -201,7 +203,7 @@ class _Serving:
         while self.cancelled < len(cancels) and cancels[self.cancelled][0] <= now_ms:
             slot = cancel(self.world, self.state, cancels[self.cancelled][1])
             if slot != NOT_IN_FLIGHT:
-                self.flight.drop(slot)
+                self.in_flight.drop(slot)
             self.cancelled += 1
 
     def _iterate(self) -> None:
@@ -218,7 +220,7 @@ class _Serving:
             raise refusal(OUTSIDE_POLICY_COST, self.state, self.belief)
         if not s["decoding"] and not s["chosen"]:
             raise refusal(STUCK, self.state, self.belief)
-        decodes, chunks = self.flight.work()
+        decodes, chunks = self.in_flight.work()
         called_ms = executor.now_ms()
         tokens = executor.iterate(decodes, chunks)
         end_ms = executor.now_ms()
@@ -228,12 +230,12 @@ class _Serving:
         self.missed += bool(engine_ms > row["bound_ms"][0])
         host = max(0.0, ticks - engine_ms * TICKS_PER_MS)
         self.reserve = RESERVE_DECAY * self.reserve + (1 - RESERVE_DECAY) * host if len(self.log) > 1 else host
-        self.flight.take(tokens)
+        self.in_flight.take(tokens)
         s["now"] = start + ticks
         s["iteration"] += 1
         observe(self.state, ticks)
         give_tokens(self.world, self.state)
-        self.flight.land()
+        self.in_flight.land()
         if self.calibrator is not None:
             self.calibrator.observe(batch_of(decodes, chunks), engine_ms)
             self.belief = with_factor(self.belief, self.calibrator.table.bound.factor)

@@ -20,7 +20,7 @@ from ..dtypes import Status
 from ..policies import Policy
 from ..serving_state import Limits
 from ..workloads.workload import empty_requests
-from .bench import Bench
+from .runner import LiveRunner
 from .serve import LiveCosts, LiveRun, Outside, serve
 
 WAVE_REQUESTS = 48
@@ -89,18 +89,18 @@ def wave(rng: np.random.Generator, limits: Limits) -> Wave:
 
 
 def soak(
-    bench: Bench,
+    runner: LiveRunner,
     policies: Sequence[Policy],
     seconds: float,
     on_wave: Callable[[SoakReport], None] = lambda report: None,
 ) -> SoakReport:
     """Waves under one policy after another until the time is up. on_wave: told what there is so far."""
-    given = bench.limits
+    given = runner.limits
     longest = min(given.max_request_tokens, given.pages * given.page_tokens, LONGEST_TOKENS)
     pages = min(given.pages, LONGEST_REQUESTS_HELD * -(-longest // given.page_tokens))
     limits = replace(given, pages=pages, max_request_tokens=longest)
-    costs = LiveCosts.of(bench.table)
-    rng = np.random.default_rng(bench.seed)
+    costs = LiveCosts.of(runner.table)
+    rng = np.random.default_rng(runner.seed)
     totals = dict.fromkeys(("requests", "finished", "refused", "cancelled", "preemptions", "lost", "short"), 0)
     spent_s, waves, pages_lost, settled_mib, stopped = 0.0, 0, 0, 0.0, False
     while True:
@@ -109,10 +109,10 @@ def soak(
             made.requests,
             policies[waves % len(policies)],
             costs,
-            bench.executor,
+            runner.executor,
             limits,
-            seed=bench.seed + waves,
-            outside=Outside(made.cancels, HANGS_AFTER_MS, None, bench.stop),
+            seed=runner.seed + waves,
+            outside=Outside(made.cancels, HANGS_AFTER_MS, None, runner.stop),
         )
         stopped = live.stopped
         if not stopped:

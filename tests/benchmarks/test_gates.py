@@ -105,7 +105,7 @@ def test_a_live_session(tmp_path, monkeypatch, capsys):
     study = live_study()
     (tmp_path / "live-25.json").write_text(study.model_dump_json())
     figures = {found.title.partition(": ")[2]: found.judged(tmp_path) for found in gpu_gates.live_gates(25)}
-    loops = [promise.closed_loop for promise in study.promise.values()]
+    loops = [coverage.closed_loop for coverage in study.bound_coverage.values()]
     missed = 100 * sum(loop.missed for loop in loops) / sum(loop.rows for loop in loops)
     assert figures["iterations over the bound"][1] == f"{missed:.4g}%"
     assert (
@@ -124,15 +124,15 @@ def test_a_live_session(tmp_path, monkeypatch, capsys):
 def live_study():
     from support.live_runs import synthetic_table, virtual
 
-    from chunkfit.scheduler.live.bench import Bench
-    from chunkfit.scheduler.live.opening import limits_of
-    from chunkfit.scheduler.live.session import Plan, session
-    from chunkfit.scheduler.live.targets import maker, targets_for
+    from chunkfit.scheduler.live.live_session import SessionPlan, run_live_session
+    from chunkfit.scheduler.live.open import limits_of
+    from chunkfit.scheduler.live.runner import LiveRunner
+    from chunkfit.scheduler.live.slo_targets import maker, targets_for
     from chunkfit.scheduler.policies import policy
 
     table = synthetic_table()
-    bench = Bench(table, virtual(), limits_of(table, 32, None), "per_token")
+    bench = LiveRunner(table, virtual(), limits_of(table, 32, None), "per_token")
     targets = targets_for(table, bench.limits, "mixed:prompt_scale=0.5x", "1.1s", "25ms")
     policies = [policy("sloweave"), policy("fixed-128")]
-    plan = Plan(policies, policies, maker("mixed:prompt_scale=0.5x", targets), targets, 5.0, 2.0, 1, 1.0, True)
-    return session(bench, plan)[0]
+    plan = SessionPlan(policies, policies, maker("mixed:prompt_scale=0.5x", targets), targets, 5.0, 2.0, 1, 1.0, True)
+    return run_live_session(bench, plan)[0]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from chunkfit.scheduler.run_files import save_run
-from chunkfit.scheduler.study.cell import Setting, cell, play, report_of
+from chunkfit.scheduler.simulation.cell import Setting, cell, play, report_of
 from tests.support.answer import Answer
 from tests.support.studies import COSTS
 

@@ -17,7 +17,7 @@ from chunkfit.files.errors import UsageError
 from chunkfit.scheduler.capacity import capacity
 from chunkfit.scheduler.policies.registry import FAMILIES
 from chunkfit.scheduler.run_report import load
-from chunkfit.scheduler.study.cell import Setting, cell, run_cell
+from chunkfit.scheduler.simulation.cell import Setting, cell, run_cell
 from chunkfit.scheduler.workloads.registry import KINDS
 from tests.support.answer import Answer
 from tests.support.studies import COSTS, TABLE

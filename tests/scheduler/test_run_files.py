@@ -8,7 +8,7 @@ from chunkfit.files.record import LeftOut, Record
 from chunkfit.files.record_files import csv_records
 from chunkfit.scheduler.diagnose import diagnose, of_log
 from chunkfit.scheduler.run_files import ITERATIONS, REQUESTS, iterations_of, requests_of, save_run
-from chunkfit.scheduler.study.cell import play, report_of
+from chunkfit.scheduler.simulation.cell import play, report_of
 from tests.support.studies import COSTS, cells_of
 
 ITERATION = {"start_ms": 0, "latency_ms": 5, "decodes": 1, "chunk_tokens": 64, "queued": 2}

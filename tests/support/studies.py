@@ -4,7 +4,7 @@ from pathlib import Path
 
 import chunkfit
 from chunkfit.scheduler.cost.named_costs import policy_cost, true_cost
-from chunkfit.scheduler.study.cell import Setting, cell, run_cell
+from chunkfit.scheduler.simulation.cell import Setting, cell, run_cell
 
 TABLE = Path(chunkfit.__file__).parent / "tests" / "tables" / "golden" / "table-v1.json"
 BELIEF = policy_cost("sloweave")

@@ -9,11 +9,11 @@ from support.live_runs import synthetic_table, virtual
 from chunkfit.files.errors import FingerprintMismatchError, UsageError
 from chunkfit.profiler.sentinel import judge
 from chunkfit.scheduler.live import rates
-from chunkfit.scheduler.live.bench import Bench
-from chunkfit.scheduler.live.opening import limits_of, open_executor
-from chunkfit.scheduler.live.session import Plan, session
-from chunkfit.scheduler.live.study import LiveStudyV1
-from chunkfit.scheduler.live.targets import maker, targets_for
+from chunkfit.scheduler.live.live_session import SessionPlan, run_live_session
+from chunkfit.scheduler.live.open import limits_of, open_executor
+from chunkfit.scheduler.live.runner import LiveRunner
+from chunkfit.scheduler.live.session_report import LiveReportV1
+from chunkfit.scheduler.live.slo_targets import maker, targets_for
 from chunkfit.scheduler.policies import policy
 from chunkfit.tables import CostTable
 from chunkfit.tables.document import sealed
@@ -24,12 +24,12 @@ POLICIES = ("sloweave", "fixed-128", "fixed-512", "slidingserve-512")
 
 def bench_of(executor=None, **given):
     table = synthetic_table()
-    return Bench(table, executor or virtual(), limits_of(table, 64, None), "per_token", **given)
+    return LiveRunner(table, executor or virtual(), limits_of(table, 64, None), "per_token", **given)
 
 
-def plan_of(bench, **given):
+def plan_of(runner, **given):
     policies = [policy(name) for name in POLICIES]
-    targets = targets_for(bench.table, bench.limits, SPEC, "60x", "2.5x")
+    targets = targets_for(runner.table, runner.limits, SPEC, "60x", "2.5x")
     fields = {
         "policies": policies,
         "curve_policies": policies[:3],
@@ -41,13 +41,13 @@ def plan_of(bench, **given):
         "curve_seconds": 3.0,
         "check_simulator": True,
     }
-    return Plan(**(fields | given))
+    return SessionPlan(**(fields | given))
 
 
 @pytest.fixture(scope="module")
 def whole():
-    bench = bench_of()
-    return bench, *session(bench, plan_of(bench))
+    runner = bench_of()
+    return runner, *run_live_session(runner, plan_of(runner))
 
 
 def test_the_curve_goes_from_idle_to_overload(whole):
@@ -90,14 +90,14 @@ def test_every_check_holds_on_a_quiet_device(whole):
     assert False not in simulated.values()
     assert found.exit_code == 0
     for name in POLICIES:
-        assert found.promise[name].closed_loop.coverage > 0.98
+        assert found.bound_coverage[name].closed_loop.coverage > 0.98
         assert found.goodput[name].seeds == 3
 
 
 def test_the_study_comes_back_as_it_was(whole, tmp_path):
     _, found, _ = whole
     found.save(tmp_path / "live.json")
-    assert LiveStudyV1.model_validate_json((tmp_path / "live.json").read_bytes()) == found
+    assert LiveReportV1.model_validate_json((tmp_path / "live.json").read_bytes()) == found
 
 
 class Loud:
@@ -117,31 +117,31 @@ class Loud:
 
 
 def test_a_machine_that_is_not_quiet_concludes_nothing():
-    bench = bench_of(Loud())
-    found, _ = session(bench, plan_of(bench, rate=5.0, rounds=1, seconds=2.0, check_simulator=False))
+    runner = bench_of(Loud())
+    found, _ = run_live_session(runner, plan_of(runner, rate=5.0, rounds=1, seconds=2.0, check_simulator=False))
     assert found.inconclusive is not None
     assert "NOT quiet" in found.inconclusive
     assert found.exit_code == 3
 
 
 def test_what_is_refused_for_its_length_is_said():
-    bench = bench_of()
-    bench.limits = replace(bench.limits, max_request_tokens=600)
-    found, outcomes = session(bench, plan_of(bench, rate=8.0, rounds=1, seconds=2.0, check_simulator=False))
+    runner = bench_of()
+    runner.limits = replace(runner.limits, max_request_tokens=600)
+    found, outcomes = run_live_session(runner, plan_of(runner, rate=8.0, rounds=1, seconds=2.0, check_simulator=False))
     refused = outcomes[0].report.over_all.refused
     assert refused > 0
     assert found.notes[-1] == f"{refused} of 16 requests have more than 600 tokens and are refused"
 
 
 def test_stopped_it_says_what_there_is_so_far():
-    bench = bench_of()
-    bench.stop = lambda: bench.runs >= 2
-    found, outcomes = session(bench, plan_of(bench, rate=5.0, rounds=2, seconds=1.0))
+    runner = bench_of()
+    runner.stop = lambda: runner.runs >= 2
+    found, outcomes = run_live_session(runner, plan_of(runner, rate=5.0, rounds=2, seconds=1.0))
     assert (len(outcomes), found.stopped, found.exit_code) == (3, True, 130)
     assert outcomes[-1].live.stopped
     assert [run.stopped for run in found.runs] == [False, False, True]
     assert set(found.goodput) == set(found.simulator) == set(POLICIES[:2])  # one that was cut says nothing of requests
-    assert set(found.promise) == set(POLICIES[:3])  # of its iterations it does
+    assert set(found.bound_coverage) == set(POLICIES[:3])  # of its iterations it does
 
 
 def test_a_table_of_another_engine_serves_nobody():
@@ -150,7 +150,7 @@ def test_a_table_of_another_engine_serves_nobody():
         update={"fingerprint": table.fingerprint.model_copy(update={"device_name": "another", "dtype": "float16"})}
     )
     with pytest.raises(FingerprintMismatchError, match=r"device_name: 'another' against 'reference-v1'.*dtype"):
-        Bench(CostTable(sealed(other)), virtual(), limits_of(table, 8, None), "per_token")
+        LiveRunner(CostTable(sealed(other)), virtual(), limits_of(table, 8, None), "per_token")
     vllm = table.document.model_copy(update={"fingerprint": table.fingerprint.model_copy(update={"device_kind": None})})
     with pytest.raises(FingerprintMismatchError, match="device kind unknown; expected one of cpu, cuda, synthetic"):
         open_executor(CostTable(sealed(vllm)), 0)
@@ -159,18 +159,18 @@ def test_a_table_of_another_engine_serves_nobody():
 def test_an_engine_with_fewer_pages_than_the_limits_is_refused():
     table = synthetic_table()
     with pytest.raises(UsageError, match=r"the limits name 16,376 KV pages and the engine has 100.*--kv-tokens"):
-        Bench(table, virtual(pages=100), limits_of(table, 128, None), "per_token")
+        LiveRunner(table, virtual(pages=100), limits_of(table, 128, None), "per_token")
     with pytest.raises(UsageError, match="pages is 0; expected at least 1"):
         limits_of(table, 8, 10)
 
 
 def test_the_sentinel_gives_back_its_pages():
-    bench = bench_of()
-    free = bench.executor.allocator.free_pages
-    for bench.runs in range(3):
-        bench.read_sentinel()
-    assert bench.executor.allocator.free_pages == free
-    assert bench.quiet() == judge(np.array([ms for ms, _ in bench.sentinels]), np.repeat([0, 1, 2], 3))
+    runner = bench_of()
+    free = runner.executor.allocator.free_pages
+    for runner.runs in range(3):
+        runner.read_sentinel()
+    assert runner.executor.allocator.free_pages == free
+    assert runner.quiet() == judge(np.array([ms for ms, _ in runner.sentinels]), np.repeat([0, 1, 2], 3))
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ import pytest
 from support.live_runs import synthetic_table, virtual
 
 from chunkfit.scheduler.live import soak as module
-from chunkfit.scheduler.live.bench import Bench
-from chunkfit.scheduler.live.opening import limits_of
+from chunkfit.scheduler.live.open import limits_of
+from chunkfit.scheduler.live.runner import LiveRunner
 from chunkfit.scheduler.live.soak import soak, wave
 from chunkfit.scheduler.policies import policy
 
@@ -15,7 +15,7 @@ POLICIES = ("sloweave", "fixed-64", "full", "token-budget-256", "slidingserve-51
 
 def bench_of():
     table = synthetic_table()
-    return Bench(table, virtual(), limits_of(table, 16, 60_000), "per_token")
+    return LiveRunner(table, virtual(), limits_of(table, 16, 60_000), "per_token")
 
 
 def test_a_wave_has_every_kind_of_request():
@@ -31,15 +31,15 @@ def test_a_wave_has_every_kind_of_request():
 
 
 def test_nothing_is_lost():
-    bench = bench_of()
+    runner = bench_of()
     told = []
-    report = soak(bench, [policy(name) for name in POLICIES], 50.0, told.append)
+    report = soak(runner, [policy(name) for name in POLICIES], 50.0, told.append)
     assert report.waves >= len(POLICIES)
     assert (report.lost, report.short, report.pages_lost) == (0, 0, 0)
     assert report.finished + report.refused + report.cancelled == report.requests
     assert min(report.refused, report.cancelled, report.preemptions) > 0
     assert told[-1] == report
-    assert bench.executor.allocator.free_pages == bench.executor.allocator.pages
+    assert runner.executor.allocator.free_pages == runner.executor.allocator.pages
 
 
 def test_what_hangs_is_lost(monkeypatch):
@@ -59,10 +59,10 @@ def test_memory_that_grows_fails(monkeypatch):
 
 
 def test_stopped_in_the_middle():
-    bench = bench_of()
+    runner = bench_of()
     asked = iter(range(10**9))
-    bench.stop = lambda: next(asked) > 500
-    report = soak(bench, [policy("full")], 1e6)
+    runner.stop = lambda: next(asked) > 500
+    report = soak(runner, [policy("full")], 1e6)
     assert report.stopped
     assert report.lost == 0
 
@@ -75,12 +75,12 @@ def test_a_minute_on_the_cpu(tmp_path):
     from chunkfit.profiler.plan import draw_plan
     from chunkfit.profiler.request import ProfileRequest
     from chunkfit.profiler.sweep import profile
-    from chunkfit.scheduler.live.opening import open_executor
+    from chunkfit.scheduler.live.open import open_executor
 
     counts = {"fit_points": 60, "calibrate_points": 60, "test_points": 60}
     plan = draw_plan(default_domain("cpu"), (), 0, **counts)
     measured = profile(ProfileRequest(device="cpu", model="tiny", plan=plan, out=tmp_path / "p.parquet"), resume=False)
     table = fit(measured, fitter="scene_experts", coverage=0.95)
-    bench = Bench(table, open_executor(table, 0), limits_of(table, None, None), "per_token")
-    report = soak(bench, [policy(name) for name in POLICIES], 60.0)
+    runner = LiveRunner(table, open_executor(table, 0), limits_of(table, None, None), "per_token")
+    report = soak(runner, [policy(name) for name in POLICIES], 60.0)
     assert report.held, report

@@ -50,7 +50,7 @@ class _Sequence:
         return known[start : start + count]
 
 
-class Flight:
+class InFlightRequests:
     """prompts: token ids of a row's prompt. texts: output token ids by row, of all that got any."""
 
     def __init__(self, state: State, allocator: PageAllocator, prompts: Callable[[int], torch.Tensor]) -> None:

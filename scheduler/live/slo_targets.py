@@ -25,7 +25,7 @@ ANY = "1s"  # a target that says nothing yet
 MakeWorkload = Callable[[float, float, int], Workload]
 
 
-class Targets(Strict):
+class SloTargets(Strict):
     """decode_ms: expected time of `decodes` decodes at mean context `context_tokens`, the unit of multiples."""
 
     ttft_ms: float
@@ -43,7 +43,7 @@ class Targets(Strict):
         )
 
 
-def targets_for(table: CostTable, limits: Limits, spec: str, ttft: str, tpot: str) -> Targets:
+def targets_for(table: CostTable, limits: Limits, spec: str, ttft: str, tpot: str) -> SloTargets:
     """ttft, tpot: `25ms`, or `3x` of the decode-only iteration: as many decodes as run at once, of the workload's mean
     context, less where the table's domain ends. Raises UsageError.
     """
@@ -56,7 +56,7 @@ def targets_for(table: CostTable, limits: Limits, spec: str, ttft: str, tpot: st
     context = max(1, round(float(contexts.mean())))
     decodes = min(limits.max_running, domain.kv_tokens // context)
     decode_ms = table.expected_ms(Batch.of(decodes, context))
-    return Targets(
+    return SloTargets(
         ttft_ms=_time(ttft, "--ttft", decode_ms),
         tpot_ms=_time(tpot, "--tpot", decode_ms),
         decode_ms=decode_ms,
@@ -65,7 +65,7 @@ def targets_for(table: CostTable, limits: Limits, spec: str, ttft: str, tpot: st
     )
 
 
-def maker(spec: str, targets: Targets) -> MakeWorkload:
+def maker(spec: str, targets: SloTargets) -> MakeWorkload:
     """The workload of `spec` with these targets, at any rate, for any time. Raises UsageError where it says both."""
     name, said = split(spec, "workload", "mixed:prompt_scale=0.5x")
     twice = sorted({"rate", "requests", "ttft", "slowdown", "tpot"} & said.keys())

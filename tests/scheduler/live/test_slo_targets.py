@@ -1,12 +1,12 @@
-"""Targets in multiples of the device's own decode-only iteration, and workloads made with them."""
+"""SloTargets in multiples of the device's own decode-only iteration, and workloads made with them."""
 
 import pytest
 from support.live_runs import synthetic_table
 from support.serving import workload
 
 from chunkfit.files.errors import UsageError
-from chunkfit.scheduler.live.opening import limits_of
-from chunkfit.scheduler.live.targets import maker, refused_note, require_room, targets_for
+from chunkfit.scheduler.live.open import limits_of
+from chunkfit.scheduler.live.slo_targets import maker, refused_note, require_room, targets_for
 from chunkfit.scheduler.serving_state import Limits
 from chunkfit.tables import Batch
 

@@ -14,13 +14,13 @@ from chunkfit.files.errors import (
     WorkerError,
 )
 from chunkfit.scheduler.compiled import sources_digest
-from chunkfit.scheduler.study import journal as journals
-from chunkfit.scheduler.study.cell import cell
-from chunkfit.scheduler.study.journal import open_journal
-from chunkfit.scheduler.study.on_ray import Ray
-from chunkfit.scheduler.study.pools import Processes
-from chunkfit.scheduler.study.study import Study
-from chunkfit.scheduler.study.summary import groups
+from chunkfit.scheduler.simulation import journal as journals
+from chunkfit.scheduler.simulation.cell import cell
+from chunkfit.scheduler.simulation.journal import open_journal
+from chunkfit.scheduler.simulation.on_ray import Ray
+from chunkfit.scheduler.simulation.pools import Processes
+from chunkfit.scheduler.simulation.study import Study
+from chunkfit.scheduler.simulation.summary import groups
 from tests.support.studies import COSTS, SETTING, SMALL, Counting, cells_of
 
 CELLS = cells_of()
@@ -80,7 +80,7 @@ def test_a_process_that_is_killed_ends_the_study_and_not_the_journal(path):
 
 
 def test_ctrl_c_ends_a_process_of_the_pool_without_a_word():
-    from chunkfit.scheduler.study import pools
+    from chunkfit.scheduler.simulation import pools
 
     before = signal.getsignal(signal.SIGINT)
     try:

@@ -1,4 +1,4 @@
-"""What a live session found, as a file: every run's report, the promise, the simulator beside it, what had to hold.
+"""The report of a live session: every run, the coverage of the bounds, the simulator check, the checks.
 
 Format history: 1 first.
 """
@@ -17,11 +17,11 @@ from ...profiler.sentinel import SentinelVerdict
 from ...tables.schema_v1 import Sha256, Share, Strict
 from ..run_report import RunReport
 from ..serving_metrics import SeedSummary, over_seeds
-from .bench import Bench, Outcome, joined_log
-from .fidelity import Compared
-from .promise import Promise, promise_of
+from .bound_coverage import BoundCoverage, bound_coverage_of
 from .rates import STATIC
-from .targets import Targets
+from .runner import LiveRunner, Outcome, joined_log
+from .simulator_check import Compared
+from .slo_targets import SloTargets
 
 MOST_MISSES = 0.02
 LEAST_OF_STATIC = 0.97
@@ -49,24 +49,24 @@ class LiveRunV1(Strict):
 
 
 class CalibratedV1(Strict):
-    """What an online calibrator did: `Promise.by_table` says how often the table alone was missed."""
+    """What an online calibrator did: `BoundCoverage.by_table` says how often the table alone was missed."""
 
     bound_factor: Annotated[float, Field(gt=0, description="on all bounds, at the end")]
 
 
-class LiveStudyV1(Strict):
+class LiveReportV1(Strict):
     """A session. Shares and times as in the parts."""
 
-    format: Literal["chunkfit.live-study"] = "chunkfit.live-study"
+    format: Literal["chunkfit.live-report"] = "chunkfit.live-report"
     schema_version: Literal[1] = 1
     created_by: str
     device: str
     synthetic: bool
     table_sha256: Sha256
     criterion: str
-    targets: Targets
+    targets: SloTargets
     runs: list[LiveRunV1]
-    promise: dict[str, Promise] = Field(description="by policy, over all its runs")
+    bound_coverage: dict[str, BoundCoverage] = Field(description="by policy, over all its runs")
     goodput: dict[str, SeedSummary] = Field(description="good requests/s by policy, over the rounds")
     sentinel: SentinelVerdict
     sentinel_level: float = Field(description="its median over what the table expects")
@@ -91,45 +91,47 @@ class LiveStudyV1(Strict):
         write_atomically(path, (self.model_dump_json(indent=1) + "\n").encode())
 
 
-def study(
-    bench: Bench,
-    targets: Targets,
+def session_report(
+    runner: LiveRunner,
+    targets: SloTargets,
     on_curve: Sequence[Outcome],
     in_rounds: Sequence[Outcome],
     *,
     simulator: Mapping[str, Mapping[str, Compared]],
     calibrated: CalibratedV1 | None,
     notes: Sequence[str],
-) -> LiveStudyV1:
-    """What is known after those runs; the sentinel is read once more before. Goodput is of whole runs."""
-    bench.read_sentinel()
+) -> LiveReportV1:
+    """The report after those runs. Reads the sentinel once more first. Goodput counts complete runs only."""
+    runner.read_sentinel()
     outcomes = [*on_curve, *in_rounds]
     whole = [outcome for outcome in in_rounds if not outcome.live.stopped]
     goodput = {
         name: over_seeds([outcome.report.over_all.goodput_per_s for outcome in each])
         for name, each in by_policy(whole).items()
     }
-    sentinel = bench.quiet()
-    return LiveStudyV1(
+    sentinel = runner.quiet()
+    return LiveReportV1(
         created_by=f"chunkfit {installed_version('chunkfit')}",
-        device=bench.executor.fingerprint.title(),
-        synthetic=bench.executor.fingerprint.synthetic,
-        table_sha256=bench.table.document.content_sha256,
-        criterion=bench.criterion,
+        device=runner.executor.fingerprint.title(),
+        synthetic=runner.executor.fingerprint.synthetic,
+        table_sha256=runner.table.document.content_sha256,
+        criterion=runner.criterion,
         targets=targets,
         runs=[
             *(_run("curve", outcome) for outcome in on_curve),
             *(_run("rounds", outcome) for outcome in in_rounds),
         ],
-        promise={name: promise_of(joined_log(each), bench.table) for name, each in by_policy(outcomes).items()},
+        bound_coverage={
+            name: bound_coverage_of(joined_log(each), runner.table) for name, each in by_policy(outcomes).items()
+        },
         goodput=goodput,
         sentinel=sentinel,
-        sentinel_level=bench.level(),
+        sentinel_level=runner.level(),
         simulator={name: dict(each) for name, each in simulator.items()},
         calibrated=calibrated,
-        checks=_checks(bench, outcomes, whole, goodput, simulator),
+        checks=_checks(runner, outcomes, whole, goodput, simulator),
         inconclusive=None if sentinel.quiet else f"the machine was {sentinel.title()}",
-        stopped=bench.stopped,
+        stopped=runner.stopped,
         notes=list(notes),
     )
 
@@ -145,13 +147,13 @@ def by_policy(outcomes: Sequence[Outcome]) -> dict[str, list[Outcome]]:
 
 
 def _checks(
-    bench: Bench,
+    runner: LiveRunner,
     outcomes: Sequence[Outcome],
     in_rounds: Sequence[Outcome],
     goodput: Mapping[str, SeedSummary],
     simulator: Mapping[str, Mapping[str, Compared]],
 ) -> list[Check]:
-    missed = promise_of(joined_log(outcomes), bench.table).closed_loop if outcomes else None
+    missed = bound_coverage_of(joined_log(outcomes), runner.table).closed_loop if outcomes else None
     misses = missed.missed / missed.rows if missed is not None and missed.rows else None
     lost = sum(outcome.live.pages_lost for outcome in outcomes)
     checks = [
@@ -170,7 +172,7 @@ def _checks(
         served, share = each["goodput_per_s"], each["good_share"].live or 0.0
         # Of a policy that hardly serves anybody a request more or less is a large share, and one that saves up slack
         # on a schedule has gaps around the target of every token by design.
-        own_criterion = models[name] in (None, bench.criterion)
+        own_criterion = models[name] in (None, runner.criterion)
         difference = served.difference(served.by_residuals) if share >= JUDGED_GOOD and own_criterion else None
         figure = None if difference is None else abs(difference)
         checks.append(_at_most(f"simulated against live goodput, {name}", figure, MOST_SIMULATOR_ERROR))

@@ -5,7 +5,7 @@ import pytest
 from chunkfit.files.errors import UsageError
 from chunkfit.scheduler.cost.named_costs import policy_cost, true_cost
 from chunkfit.scheduler.policies import policy
-from chunkfit.scheduler.study.sweep import PARAMETERS, Texts, parameter
+from chunkfit.scheduler.simulation.sensitivity import PARAMETERS, Texts, parameter
 
 SERVE = "slidingserve:sorter=no"
 

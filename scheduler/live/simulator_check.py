@@ -11,7 +11,7 @@ from ...tables.schema_v1 import Strict
 from ..cost.cost_record import EXACT, Factors, residual_factors
 from ..serving_metrics import GroupMetrics, measure
 from ..simulate import Conditions, simulate
-from .bench import Bench, Outcome
+from .runner import LiveRunner, Outcome
 from .serve import LiveCosts
 
 
@@ -41,9 +41,9 @@ FIGURES: dict[str, Callable[[GroupMetrics], float | None]] = {
 }
 
 
-def compare_with_simulator(bench: Bench, outcomes: Sequence[Outcome]) -> dict[str, Compared]:
+def compare_with_simulator(runner: LiveRunner, outcomes: Sequence[Outcome]) -> dict[str, Compared]:
     """Figures of one policy, live and simulated. The host's mean time an iteration, as measured, is added to both."""
-    costs = LiveCosts.of(bench.table)
+    costs = LiveCosts.of(runner.table)
     log = np.concatenate([outcome.live.run.log for outcome in outcomes])
     known = log[np.isfinite(log["expected_ms"])]
     ratios = known["engine_ms"] / known["expected_ms"]
@@ -51,14 +51,14 @@ def compare_with_simulator(bench: Bench, outcomes: Sequence[Outcome]) -> dict[st
     host_ms = float(np.maximum(log["latency_ms"] - log["engine_ms"], 0).mean()) if len(log) else 0.0
     sources: Mapping[str, Factors] = {
         "by_table": EXACT,
-        "by_residuals": residual_factors(bench.seed, ratios, in_a_row) if len(ratios) else EXACT,
+        "by_residuals": residual_factors(runner.seed, ratios, in_a_row) if len(ratios) else EXACT,
     }
 
     def simulated(outcome: Outcome, factors: Factors) -> GroupMetrics:
         requests = outcome.workload.requests
         conditions = Conditions(factors, host_ms, outcome.until_ms)
-        run = simulate(requests, outcome.policy, costs.bound, costs.expected, bench.limits, conditions)
-        return measure(requests, run.results, bench.criterion, run.makespan_ms).groups["all"]
+        run = simulate(requests, outcome.policy, costs.bound, costs.expected, runner.limits, conditions)
+        return measure(requests, run.results, runner.criterion, run.makespan_ms).groups["all"]
 
     groups = {"live": [outcome.report.over_all for outcome in outcomes]}
     groups |= {name: [simulated(outcome, factors) for outcome in outcomes] for name, factors in sources.items()}

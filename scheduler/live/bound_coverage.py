@@ -39,7 +39,7 @@ class SceneError(Strict):
     p99_percent: NonNegative
 
 
-class Promise(Strict):
+class BoundCoverage(Strict):
     """Of one policy over all its iterations. Times are the engine's calls, what the table is about, unless said."""
 
     closed_loop: Missed = Field(description="against the bound that the policy decided with")
@@ -61,7 +61,7 @@ class Promise(Strict):
     over_budget: Share | None = Field(description="of them, those that took longer than the slack")
 
 
-def promise_of(log: NDArray[Any], table: CostTable) -> Promise:
+def bound_coverage_of(log: NDArray[Any], table: CostTable) -> BoundCoverage:
     """log: LIVE_ITERATION (m,), of one run or of several."""
     engine, bound = log["engine_ms"], log["bound_ms"]
     known = np.isfinite(log["expected_ms"]) & np.isfinite(bound)
@@ -73,7 +73,7 @@ def promise_of(log: NDArray[Any], table: CostTable) -> Promise:
     many = log["decision_us"][log["decodes"] >= 128]
     certificate, test = table.document.certificate, table.document.test
     covered = test.coverage.coverage if test else None
-    return Promise(
+    return BoundCoverage(
         closed_loop=_missed(engine[known], bound[known]),
         by_table=_missed(engine[known], log["table_bound_ms"][known]),
         chosen=_missed(engine[chosen], bound[chosen]),

@@ -11,7 +11,7 @@ from ..cost import from_table
 from ..serving_state import Limits
 from .executor import Executor
 from .reference import EngineExecutor
-from .virtual import VirtualExecutor
+from .virtual_clock import VirtualExecutor
 
 SESSION = "live"  # a session of its own: on the synthetic device with its own noise
 DEVICES = ("cpu", "cuda", "synthetic")

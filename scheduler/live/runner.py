@@ -24,7 +24,7 @@ from ..serving_metrics import measure
 from ..serving_state import Limits
 from ..workloads.workload import Workload
 from .executor import Executor
-from .flight import Stage
+from .in_flight import Stage
 from .serve import Glance, LiveCosts, LiveRun, Outside, serve
 
 SENTINEL_WARMUPS = 3
@@ -46,7 +46,7 @@ class Outcome:
 
 
 @dataclass(slots=True)
-class Bench:
+class LiveRunner:
     """A device under a table. Nothing is served before their fingerprints are found to agree.
 
     calibrator: one for all policies, since it is the device that it learns. watch: shown what goes on, with the

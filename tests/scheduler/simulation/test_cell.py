@@ -9,7 +9,7 @@ from chunkfit.scheduler.policies import policy
 from chunkfit.scheduler.serving_metrics import measure
 from chunkfit.scheduler.serving_state import Limits
 from chunkfit.scheduler.simulate import simulate
-from chunkfit.scheduler.study.cell import Cell, Setting, cell, play, run_cell
+from chunkfit.scheduler.simulation.cell import Cell, Setting, cell, play, run_cell
 from chunkfit.scheduler.workloads.registry import workload
 from tests.support.studies import COSTS, SETTING, SMALL, TABLE
 
