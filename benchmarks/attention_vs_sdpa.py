@@ -32,9 +32,10 @@ from report import Row, reported
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.attention.bias import causal_lower_right
 
-from chunkfit.engine.config import ModelConfig, resolve_model
+from chunkfit.engine.config import ModelConfig
 from chunkfit.engine.engine import DEFAULT_DTYPES
 from chunkfit.engine.facts import require_device
+from chunkfit.engine.hf_config import resolve_model
 from chunkfit.profiler.devices import resolve_device
 from chunkfit.profiler.devices.torch_device import measuring_threads
 from chunkfit.profiler.microbench import chunk_attention, decode_attention

@@ -24,10 +24,11 @@ import numpy as np
 import torch
 from report import Row, reported
 
-from chunkfit.engine.config import ModelConfig, resolve_model
+from chunkfit.engine.config import ModelConfig
 from chunkfit.engine.engine import DEFAULT_DTYPES
 from chunkfit.engine.facts import require_device
 from chunkfit.engine.graphs.capture import CAPTURES
+from chunkfit.engine.hf_config import resolve_model
 from chunkfit.profiler.devices import resolve_device
 from chunkfit.profiler.devices.torch_device import TorchDevice, measuring_threads
 from chunkfit.profiler.microbench import ceilings

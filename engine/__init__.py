@@ -1,29 +1,21 @@
 """The reference engine that is measured: a decoder-only transformer with a paged KV cache.
 
-Importing this package imports no torch; the names below load their module when first used.
+Importing this package imports no torch; most names load their module when first used.
 """
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from .config import PRESETS, ModelConfig, from_hf_config, resolve_model
+from ..files.lazy import lazy_names
+from .config import PRESETS, ModelConfig
+from .hf_config import from_hf_config, resolve_model
 
 if TYPE_CHECKING:
     from .engine import Engine
     from .facts import MachineFacts, fingerprint, machine_facts
     from .host_step import SequenceWork
     from .kv_cache import PageAllocator
-
-_LAZY = {
-    "Engine": ".engine",
-    "MachineFacts": ".facts",
-    "PageAllocator": ".kv_cache",
-    "SequenceWork": ".host_step",
-    "fingerprint": ".facts",
-    "machine_facts": ".facts",
-}
 
 __all__ = [
     "PRESETS",
@@ -38,8 +30,14 @@ __all__ = [
     "resolve_model",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_LAZY[name], __name__), name)
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "Engine": ".engine",
+        "MachineFacts": ".facts",
+        "PageAllocator": ".kv_cache",
+        "SequenceWork": ".host_step",
+        "fingerprint": ".facts",
+        "machine_facts": ".facts",
+    },
+)

@@ -1,16 +1,40 @@
-"""Shapes of the models that can be measured, and the names and files they come from."""
+"""Shapes of the models that can be measured, and presets of them. Imports no torch."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from pathlib import Path
 
 from ..files.errors import UsageError
-from .rope_frequencies import Llama3RopeScaling
 
 # Chunks of one iteration that a KV pool is sized for: each leaves most of a last page unused.
 MOST_CHUNKS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Llama3RopeScaling:
+    """`rope_type: llama3` of Llama 3.1 and later: slow pairs turn `factor` times slower, fast ones as before.
+
+    A pair is fast when it turns high_freq_factor times or more within original_context_length tokens and
+    slow when low_freq_factor times or less; between the two the slowing fades. Raises UsageError for values
+    that cannot be meant.
+    """
+
+    factor: float
+    low_freq_factor: float
+    high_freq_factor: float
+    original_context_length: int
+
+    def __post_init__(self) -> None:
+        for field in ("factor", "low_freq_factor", "high_freq_factor", "original_context_length"):
+            value = getattr(self, field)
+            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
+                raise UsageError(f"rope scaling llama3: {field} is {value!r}; expected a finite number > 0")
+        if self.low_freq_factor >= self.high_freq_factor:
+            raise UsageError(
+                f"rope scaling llama3: low_freq_factor is {self.low_freq_factor} and high_freq_factor is "
+                f"{self.high_freq_factor}; expected the low one to be smaller, since slowing fades between them"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,30 +214,3 @@ PRESETS: dict[str, ModelConfig] = {
         ),
     )
 }
-
-
-def resolve_model(name_or_path: str | Path) -> ModelConfig:
-    """The preset of that name, or the shape in that `config.json` (or the folder that holds one).
-
-    Raises UsageError for an unknown name (listing the presets) or a file that cannot be used.
-
-    >>> resolve_model("llama-3-8b").parameter_count
-    8030261248
-    """
-    name = str(name_or_path)
-    if name in PRESETS:
-        return PRESETS[name]
-    path = Path(name)
-    if path.exists() or path.suffix == ".json" or "/" in name:
-        return from_hf_config(path)
-    raise UsageError(
-        f"model {name!r}: no preset and no file of that name; expected one of {', '.join(PRESETS)} or the "
-        "path of a Hugging Face config.json"
-    )
-
-
-def from_hf_config(path: str | Path) -> ModelConfig:
-    """The shape in a Hugging Face `config.json` of the Llama family; see `hf_config.read`."""
-    from .hf_config import read
-
-    return read(Path(path))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -12,16 +13,19 @@ from ..files.errors import ChunkfitError, DeviceMemoryError, DeviceUnavailableEr
 from .attention import BACKENDS, choose
 from .config import ModelConfig
 from .facts import memory_bytes, require_device
+from .graphs import CAPTURE_SIZES
 from .graphs.capture import CAPTURES
-from .graphs.captured import CapturedPasses
-from .graphs.sizes import CAPTURE_SIZES
-from .host_allocator import keep_freed_memory
+from .graphs.runner import GraphRunner
 from .host_step import SequenceWork, lay_out
 from .kv_cache import PAGE_SIZE, PageAllocator, allocate_kv_cache, pages_for
 from .memory import MemoryPlan
 from .model import Decoder, random_weights
 from .step import send
 
+# From malloc.h of glibc.
+M_TRIM_THRESHOLD = -1
+M_MMAP_THRESHOLD = -3
+LARGEST_MMAP_THRESHOLD = 32 << 20  # glibc refuses more
 DEFAULT_DTYPES = {"cuda": torch.bfloat16, "cpu": torch.float32}
 
 
@@ -62,33 +66,33 @@ class Engine:
         memory = MemoryPlan(config, self.device.type, self.dtype.itemsize, memory_bytes(self.device)[1])
         pages = pages_for(memory.kv_tokens() if kv_tokens is None else kv_tokens)
         self.kv_tokens = pages * PAGE_SIZE
-        plea = memory.asked(self.kv_tokens)
+        arithmetic = memory.asked(self.kv_tokens)
         if not memory.holds(self.kv_tokens):
-            raise DeviceUnavailableError(plea)
-        with _out_of_memory(lambda reason: DeviceUnavailableError(f"{plea} ({reason})")):
+            raise DeviceUnavailableError(arithmetic)
+        with _out_of_memory(lambda reason: DeviceUnavailableError(f"{arithmetic} ({reason})")):
             generator = torch.Generator(self.device).manual_seed(seed)
             self.weights = random_weights(config, self.device, self.dtype, generator)
-            # One page more than is handed out: padding is written there.
+            # One page more than the allocator has, for padding.
             self.cache = allocate_kv_cache(config, pages + 1, self.device, self.dtype, generator if fill_kv else None)
             self.allocator = PageAllocator(pages)
         self._decoder = Decoder(config, self.weights, self.cache, BACKENDS[self.attention].load())
-        self._captured: CapturedPasses | None = None
+        self._graphs: GraphRunner | None = None
         self.capture_sizes: tuple[int, ...] = ()
         if graphs and self.device.type in CAPTURES:
             with _out_of_memory(lambda reason: DeviceUnavailableError(memory.not_captured(self.kv_tokens, reason))):
                 capture = CAPTURES[self.device.type](self.device)
                 longest = min(config.context_length, self.kv_tokens)
-                self._captured = CapturedPasses(self._decoder, pages, longest, capture)
+                self._graphs = GraphRunner(self._decoder, pages, longest, capture)
             self.capture_sizes = CAPTURE_SIZES
 
     @contextmanager
     def eager(self) -> Iterator[None]:
-        """Inside, nothing captured is used: what graphs save shows on the same weights and pages."""
-        captured, self._captured = self._captured, None
+        """Inside, every pass runs without CUDA graphs, on the same weights and pages."""
+        graphs, self._graphs = self._graphs, None
         try:
             yield
         finally:
-            self._captured = captured
+            self._graphs = graphs
 
     def iterate(self, decodes: Sequence[SequenceWork], chunks: Sequence[SequenceWork]) -> list[int]:
         """One iteration: computes all new tokens, writes their KV and samples the next token of every
@@ -102,14 +106,14 @@ class Engine:
         return tokens
 
     def logits(self, decodes: Sequence[SequenceWork], chunks: Sequence[SequenceWork]) -> torch.Tensor:
-        """What `iterate` samples from: (sequences, vocab_size) on the engine's device. Writes KV too."""
+        """Logits (sequences, vocab_size) from which `iterate` samples, on the engine's device. Writes KV too."""
         with self._guard(decodes, chunks), torch.inference_mode():
             return self._forward(decodes, chunks).clone()
 
     def _forward(self, decodes: Sequence[SequenceWork], chunks: Sequence[SequenceWork]) -> torch.Tensor:
-        """Good until the next call."""
+        """Logits that the next call may overwrite."""
         batch = lay_out(decodes, chunks, vocab_size=self.config.vocab_size, pages=self.allocator.pages)
-        logits = None if self._captured is None else self._captured.run(batch)
+        logits = None if self._graphs is None else self._graphs.run(batch)
         return self._decoder.forward(send(batch, self.device)) if logits is None else logits
 
     def _guard(self, decodes: Sequence[SequenceWork], chunks: Sequence[SequenceWork]) -> AbstractContextManager[None]:
@@ -127,17 +131,30 @@ class Engine:
         return _out_of_memory(describe)
 
 
+def keep_freed_memory() -> None:
+    """Tells glibc's malloc not to return freed memory to the kernel, for the whole process; does nothing elsewhere.
+
+    On a GPU torch reuses freed memory, on a CPU it does not: depending on the history of the heap, tensors of some
+    megabytes are mapped and faulted in anew in every layer. That made 32 decodes of 1,024 tokens cost 25 ms instead
+    of 8, and more than the same decodes with a chunk.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(M_MMAP_THRESHOLD, LARGEST_MMAP_THRESHOLD)
+        mallopt(M_TRIM_THRESHOLD, 2**31 - 1)
+
+
 @contextmanager
 def _out_of_memory(describe: Callable[[str], ChunkfitError]) -> Iterator[None]:
-    """Turns torch's and Python's ways of saying "out of memory" into `describe(first line of it)`."""
+    """Raises `describe(first line)` for the errors by which torch and Python report exhausted memory."""
     try:
         yield
     except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         # On the CPU torch raises a plain RuntimeError, and so does CUDA where it makes a graph.
-        said = "allocate memory" in str(error) or "out of memory" in str(error)
-        if not isinstance(error, torch.OutOfMemoryError | MemoryError) and not said:
+        out_of_memory = "allocate memory" in str(error) or "out of memory" in str(error)
+        if not isinstance(error, torch.OutOfMemoryError | MemoryError) and not out_of_memory:
             raise
-        # The frames of the failed pass hold its tensors, and whoever keeps the error keeps the frames.
+        # The frames of the failed pass hold its tensors, and the error holds the frames.
         traceback.clear_frames(error.__traceback__)
         raise describe(reason) from None

@@ -1,8 +1,8 @@
-"""Reads the shape of a model from a Hugging Face `config.json`.
+"""The shape of a model by name or from a Hugging Face `config.json`.
 
-Whatever would change the work of an iteration and is not built (experts, sliding windows in use, other
-biases, quantised weights) is refused by name, never ignored, and so are rotation angles that are not
-computed. Field names and defaults: transformers, `LlamaConfig`, `MistralConfig`, `Qwen2Config`, `Qwen3Config`.
+A field that changes the work of an iteration and is not built (experts, sliding windows in use, other biases,
+quantised weights) is refused by name, and so are rotation angles that the engine does not compute. Field names and
+defaults: transformers, `LlamaConfig`, `MistralConfig`, `Qwen2Config`, `Qwen3Config`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from ..files.errors import UsageError
-from .config import ModelConfig
-from .rope_frequencies import Llama3RopeScaling
+from .config import PRESETS, Llama3RopeScaling, ModelConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +51,34 @@ _CHANGES_THE_WORK: dict[str, tuple[tuple[object, ...], str]] = {
 }
 
 
-def read(path: Path) -> ModelConfig:
-    """`path` is the file or the folder that holds `config.json`.
+def resolve_model(name_or_path: str | Path) -> ModelConfig:
+    """The preset of that name, or the shape in that `config.json` (or the folder that holds one).
+
+    Raises UsageError for an unknown name (listing the presets) or a file that cannot be used.
+
+    >>> resolve_model("llama-3-8b").parameter_count
+    8030261248
+    """
+    name = str(name_or_path)
+    if name in PRESETS:
+        return PRESETS[name]
+    path = Path(name)
+    if path.exists() or path.suffix == ".json" or "/" in name:
+        return from_hf_config(path)
+    raise UsageError(
+        f"model {name!r}: no preset and no file of that name; expected one of {', '.join(PRESETS)} or the "
+        "path of a Hugging Face config.json"
+    )
+
+
+def from_hf_config(path: str | Path) -> ModelConfig:
+    """The shape in a Hugging Face `config.json`; `path` is the file or its folder.
 
     In Llama's files head_dim defaults to hidden_size / heads and kv_heads to heads. Raises UsageError naming
     file and field for a file that is absent, no JSON, lacks a field, is not a decoder or is a decoder that is
     not built.
     """
+    path = Path(path)
     file = path / "config.json" if path.is_dir() else path
     fields = _load(file)
     architecture = _require_supported(file, fields)

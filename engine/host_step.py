@@ -1,13 +1,14 @@
-"""A mixed batch laid out on the host, built from plain lists in each iteration.
+"""The metadata of a mixed batch on the host, built from plain lists in each iteration.
 
-Rows of the pass: the decodes first, by falling context (so that those of similar length are neighbours
-and share one padded attention call), then the chunks in the order given.
+Rows of the pass: first the decodes by falling context, so that decodes of similar length are neighbours and share one
+padded attention call, then the chunks in the given order.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -22,6 +23,7 @@ PADDING_SHARE = 4
 PADDING_TOKENS = 128
 # ... and while the gathered keys of the group stay small (134 MB for a layer of an 8B model).
 GROUP_TOKENS = 1 << 16
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,36 +40,30 @@ class SequenceWork:
     pages: Sequence[int] | NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True)
-class HostStep:
-    """What `Step` says, as int64 arrays on the host. groups: (first row, decodes, longest context), chunks: (first
-    row, tokens, length).
+class StepArrays(NamedTuple, Generic[T]):
+    """One value for each array of a batch, in the order in which the arrays lie in one buffer.
+
+    T: NumPy arrays on the host, tensors on the device, or their lengths. Sequences come in the order of their rows;
+    kernels that take all decodes (or all chunks) at once read lengths, first_rows, page_starts and pages.
     """
 
-    token_ids: NDArray[np.int64]
-    positions: NDArray[np.int64]
-    slots: NDArray[np.int64]
-    sample_rows: NDArray[np.int64]
-    lengths: NDArray[np.int64]
-    first_rows: NDArray[np.int64]
-    page_starts: NDArray[np.int64]
-    pages: NDArray[np.int64]
+    token_ids: T  # (tokens,)
+    positions: T  # (tokens,)
+    slots: T  # (tokens,) where each token's key and value are written
+    sample_rows: T  # (sequences,) last row of each sequence, in the caller's order
+    lengths: T  # (sequences,) tokens with the new ones
+    first_rows: T  # (sequences + 1,)
+    page_starts: T  # (sequences,) where each block table begins in `pages`
+    pages: T  # block tables one after the other
+
+
+@dataclass(frozen=True, slots=True)
+class HostStep:
+    """A batch on the host. groups: (first row, decodes, longest context), chunks: (first row, tokens, length)."""
+
+    arrays: StepArrays[NDArray[np.int64]]
     groups: tuple[tuple[int, int, int], ...]
     chunks: tuple[tuple[int, int, int], ...]
-
-    @property
-    def arrays(self) -> tuple[NDArray[np.int64], ...]:
-        """In the order in which they lie in one buffer."""
-        return (
-            self.token_ids,
-            self.positions,
-            self.slots,
-            self.sample_rows,
-            self.lengths,
-            self.first_rows,
-            self.page_starts,
-            self.pages,
-        )
 
 
 def lay_out(
@@ -78,55 +74,33 @@ def lay_out(
     Raises UsageError for an empty batch, a decode that does not have exactly one token, a negative start,
     too few pages, and token or page ids out of range (on a GPU those would end the process).
     """
-    if not decodes and not chunks:
-        raise UsageError("iteration: no decodes and no chunks; expected at least one of them")
-    for index, work in enumerate(decodes):
-        _check(f"decode {index}", work)
-        if len(work.token_ids) != 1:
-            raise UsageError(
-                f"decode {index}: {len(work.token_ids)} token ids; expected exactly 1: pass several as a chunk"
-            )
-    for index, work in enumerate(chunks):
-        _check(f"chunk {index}", work)
-
+    _check_batch(decodes, chunks)
     order = sorted(range(len(decodes)), key=lambda index: -decodes[index].start)
     ordered = [decodes[index] for index in order]
-    starts = np.array([work.start for work in ordered], dtype=np.int64)
+    groups = decode_groups([work.start + 1 for work in ordered])
+    decode_tables = [_padded_table(ordered[first : first + count]) for first, count in groups]
     tables = [np.asarray(work.pages[: pages_for(work.start + len(work.token_ids))]) for work in chunks]
-    positions = [starts] + [np.arange(w.start, w.start + len(w.token_ids), dtype=np.int64) for w in chunks]
-    current_pages = [np.array([w.pages[w.start // PAGE_SIZE] for w in ordered], dtype=np.int64)] + [
-        table[at // PAGE_SIZE] for table, at in zip(tables, positions[1:], strict=True)
-    ]
-    slots = [page * PAGE_SIZE + at % PAGE_SIZE for page, at in zip(current_pages, positions, strict=True)]
-    token_ids = [np.array([int(work.token_ids[0]) for work in ordered], dtype=np.int64)] + [
-        np.asarray(work.token_ids) for work in chunks
-    ]
+    token_ids, positions, slots = _new_tokens(ordered, chunks, tables)
+    _check_range("token id", token_ids, vocab_size, "the vocabulary has")
+    _check_range("page id", [*decode_tables, *tables], pages, "the KV cache has pages")
+
     sample_rows = np.empty(len(decodes) + len(chunks), dtype=np.int64)
     sample_rows[order] = np.arange(len(decodes))
     first_rows = np.cumsum([len(decodes)] + [len(work.token_ids) for work in chunks])
     sample_rows[len(decodes) :] = first_rows[1:] - 1
-
-    groups = decode_groups([work.start + 1 for work in ordered])
-    decode_tables = [_padded_table(ordered[first : first + count]) for first, count in groups]
-    _check_range("token id", token_ids, vocab_size, "the vocabulary has")
-    _check_range("page id", [*decode_tables, *tables], pages, "the KV cache has pages")
-
-    flat = [table.reshape(-1) for table in decode_tables] + tables
-    ends = np.cumsum([0] + [len(table) for table in flat])
-    page_starts = [
-        first_page + np.arange(len(table)) * table.shape[1]
-        for first_page, table in zip(ends, decode_tables, strict=False)
-    ]
+    arrays = StepArrays(
+        token_ids=_joined(token_ids),
+        positions=_joined(positions),
+        slots=_joined(slots),
+        sample_rows=sample_rows,
+        lengths=np.array([work.start + len(work.token_ids) for work in (*ordered, *chunks)], dtype=np.int64),
+        first_rows=_joined([np.arange(len(decodes)), first_rows]),
+        page_starts=_page_starts(decode_tables, tables),
+        pages=_joined([table.reshape(-1) for table in decode_tables] + tables),
+    )
     return HostStep(
-        _joined(token_ids),
-        _joined(positions),
-        _joined(slots),
-        sample_rows,
-        np.array([w.start + len(w.token_ids) for w in (*ordered, *chunks)], dtype=np.int64),
-        _joined([np.arange(len(decodes)), first_rows]),
-        _joined([*page_starts, ends[len(groups) : -1]]),
-        _joined(flat),
-        tuple((first, count, int(starts[first]) + 1) for first, count in groups),
+        arrays,
+        tuple((first, count, int(ordered[first].start) + 1) for first, count in groups),
         tuple(
             (int(row), len(work.token_ids), work.start + len(work.token_ids))
             for row, work in zip(first_rows[:-1], chunks, strict=True)
@@ -163,8 +137,42 @@ def _padded_table(works: Sequence[SequenceWork]) -> NDArray[np.int64]:
     return table
 
 
+def _new_tokens(
+    decodes: Sequence[SequenceWork], chunks: Sequence[SequenceWork], tables: Sequence[NDArray[np.int64]]
+) -> tuple[list[NDArray[np.int64]], list[NDArray[np.int64]], list[NDArray[np.int64]]]:
+    """(token ids, positions, slots) of the new tokens, one array for all decodes and one a chunk; tables: of chunks."""
+    starts = np.array([work.start for work in decodes], dtype=np.int64)
+    token_ids = [np.array([int(work.token_ids[0]) for work in decodes], dtype=np.int64)]
+    token_ids += [np.asarray(work.token_ids) for work in chunks]
+    positions = [starts] + [np.arange(w.start, w.start + len(w.token_ids), dtype=np.int64) for w in chunks]
+    current_pages = [np.array([work.pages[work.start // PAGE_SIZE] for work in decodes], dtype=np.int64)]
+    current_pages += [table[at // PAGE_SIZE] for table, at in zip(tables, positions[1:], strict=True)]
+    slots = [page * PAGE_SIZE + at % PAGE_SIZE for page, at in zip(current_pages, positions, strict=True)]
+    return token_ids, positions, slots
+
+
+def _page_starts(decode_tables: Sequence[NDArray[np.int64]], tables: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
+    """(sequences,) where each block table begins; decode_tables: (decodes, pages) of each group, tables: of chunks."""
+    ends = np.cumsum([0] + [table.size for table in (*decode_tables, *tables)])
+    starts = [end + np.arange(len(table)) * table.shape[1] for end, table in zip(ends, decode_tables, strict=False)]
+    return _joined([*starts, ends[len(decode_tables) : -1]])
+
+
 def _joined(parts: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
     return np.concatenate(parts, dtype=np.int64)
+
+
+def _check_batch(decodes: Sequence[SequenceWork], chunks: Sequence[SequenceWork]) -> None:
+    if not decodes and not chunks:
+        raise UsageError("iteration: no decodes and no chunks; expected at least one of them")
+    for index, work in enumerate(decodes):
+        _check(f"decode {index}", work)
+        if len(work.token_ids) != 1:
+            raise UsageError(
+                f"decode {index}: {len(work.token_ids)} token ids; expected exactly 1: pass several as a chunk"
+            )
+    for index, work in enumerate(chunks):
+        _check(f"chunk {index}", work)
 
 
 def _check(where: str, work: SequenceWork) -> None:

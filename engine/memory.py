@@ -1,4 +1,4 @@
-"""What fits into a device's memory: one arithmetic for the engine's KV pool and for the domain that is measured."""
+"""Memory of a device: one arithmetic for the engine's KV pool and for the domain that is measured."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ..files.errors import DeviceUnavailableError
 from .config import MOST_CHUNKS, ModelConfig
-from .graphs.sizes import CAPTURE_SIZES, DECODE_SIZES
+from .graphs import CAPTURE_SIZES, DECODE_SIZES
 from .host_step import GROUP_TOKENS
 from .kv_cache import PAGE_SIZE
 
@@ -19,7 +19,7 @@ _MASK_ROWS = 512
 
 @dataclass(frozen=True, slots=True)
 class LargestBatch:
-    """The most that one iteration is asked to do, and so what memory has to hold beside weights and KV."""
+    """The largest iteration that is planned for: memory has to hold its activations beside weights and KV."""
 
     decodes: int
     context_tokens: int  # of each decode
@@ -43,7 +43,7 @@ def largest_batch(config: ModelConfig) -> LargestBatch:
 
 
 def activation_bytes(config: ModelConfig, dtype_bytes: int, batch: LargestBatch) -> int:
-    """The most that a pass over `batch` holds at once, from above: what is counted are not all alive together.
+    """Upper bound on the activation memory of one pass over `batch` (sums tensors that are not all alive at once).
 
     Per token: 3 rows of hidden size, 3 of queries, 3 of keys, 4 of the MLP, the rotation. Attention in plain
     torch operations (Triton kernels need none of it): gathered keys and values of one call, slots and masks.
@@ -58,10 +58,10 @@ def activation_bytes(config: ModelConfig, dtype_bytes: int, batch: LargestBatch)
 
 
 def graph_bytes(config: ModelConfig, dtype_bytes: int) -> int:
-    """The most that captured graphs keep beside their nodes, from above.
+    """Upper bound on the memory of captured graphs beside their nodes.
 
-    Of the largest size: what the pieces hand over, the one memory pool, and what stays cached of the runs before each
-    capture; each is less than a pass holds. Smaller sizes use the same memory: replays take turns.
+    Three parts, each less than the activations of a pass of the largest size: the static activations, the memory pool
+    of the graphs, and the allocator's cache of the runs before each capture. Smaller sizes share the same memory.
     """
     passes = 3 * CAPTURE_SIZES[-1] * _token_bytes(config, dtype_bytes)
     logits = 3 * DECODE_SIZES[-1] * _sequence_bytes(config, dtype_bytes)

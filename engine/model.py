@@ -1,4 +1,4 @@
-"""The decoder: weights and the pieces of a forward pass over a mixed batch."""
+"""The decoder: weights and the forward pass over a mixed batch, in pieces."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from .attention.base import Backend
+from .attention.base import Backend, HeadNorms
 from .config import ModelConfig
 from .kv_cache import KVCache
-from .rope_frequencies import rope_frequencies
+from .rope import rope_frequencies
 from .step import Step
 
 
@@ -23,8 +23,7 @@ class LayerWeights:
     attention_norm: torch.Tensor  # (hidden,)
     query_key_value: torch.Tensor  # (query + 2 kv, hidden)
     query_key_value_bias: torch.Tensor | None  # (query + 2 kv,)
-    query_norm: torch.Tensor | None  # (head_dim,), the same for every query head
-    key_norm: torch.Tensor | None  # (head_dim,), the same for every key head
+    head_norms: HeadNorms | None
     attention_out: torch.Tensor  # (hidden, query)
     mlp_norm: torch.Tensor  # (hidden,)
     gate_up: torch.Tensor  # (2 intermediate, hidden)
@@ -61,8 +60,11 @@ def random_weights(
             attention_norm=vector(config.hidden_size, 1.0),
             query_key_value=matrix(projected, config.hidden_size),
             query_key_value_bias=vector(projected, 0.0) if config.qkv_bias else None,
-            query_norm=vector(config.head_dim, 1.0) if config.qk_norm else None,
-            key_norm=vector(config.head_dim, 1.0) if config.qk_norm else None,
+            head_norms=(
+                HeadNorms(vector(config.head_dim, 1.0), vector(config.head_dim, 1.0), config.rms_norm_eps)
+                if config.qk_norm
+                else None
+            ),
             attention_out=matrix(config.hidden_size, config.query_size),
             mlp_norm=vector(config.hidden_size, 1.0),
             gate_up=matrix(2 * config.intermediate_size, config.hidden_size),
@@ -82,10 +84,10 @@ def random_weights(
 
 @dataclass(frozen=True, slots=True)
 class Decoder:
-    """A forward pass in pieces: what lies between two calls of attention depends on the number of tokens alone, and
-    so can be captured for it. Nothing in it waits for the device.
+    """A forward pass in pieces. The piece between two calls of attention depends only on the number of tokens, so CUDA
+    graphs can hold it. No piece waits for the device.
 
-    hidden and branch, (tokens, hidden_size): the residual stream and what is still to be added to it.
+    hidden and branch, (tokens, hidden_size): the residual stream, and the output of a block that is not yet added.
     """
 
     config: ModelConfig
@@ -94,7 +96,7 @@ class Decoder:
     backend: Backend
 
     def plan(self, step: Step) -> Any:
-        """What the backend makes of `step`, for all layers."""
+        """The backend's plan of `step`, for all layers."""
         return self.backend.plan(step, self.config, self.weights.rope_frequencies, self.weights.embedding.dtype)
 
     def before_attention(
@@ -113,24 +115,11 @@ class Decoder:
         heads = _project(normed, layer.query_key_value, layer.query_key_value_bias, projected).view(
             hidden.shape[0], -1, config.head_dim
         )
-        rotated = config.heads + config.kv_heads
-        keys, values = self.cache.layer(index)
-        queries = self.backend.rotate_and_write(
-            heads[:, :rotated],
-            heads[:, rotated:],
-            layer.query_norm,
-            layer.key_norm,
-            config.rms_norm_eps,
-            keys,
-            values,
-            plan,
-        )
-        return queries, hidden
+        return self.backend.rotate_and_write(heads, layer.head_norms, self.cache.layer(index), plan), hidden
 
     def attend(self, index: int, queries: torch.Tensor, plan: Any, out: torch.Tensor) -> None:
         """Attention of layer `index` from queries into out, both (tokens, heads, head_dim)."""
-        keys, values = self.cache.layer(index)
-        self.backend.attend(queries, keys, values, plan, out)
+        self.backend.attend(queries, self.cache.layer(index), plan, out)
 
     def after_attention(
         self, index: int, attended: torch.Tensor, hidden: torch.Tensor
@@ -153,11 +142,11 @@ class Decoder:
         return _project(normed, self.weights.lm_head, None, out)
 
     def forward(self, step: Step, out: torch.Tensor | None = None) -> torch.Tensor:
-        """Logits (sequences, vocab) of each sequence's last token, in the order of `step.sample_rows`.
+        """Logits (sequences, vocab) of each sequence's last token, in the order of `sample_rows`.
 
         Writes the keys and values of the new tokens into the cache.
         """
-        hidden = F.embedding(step.token_ids, self.weights.embedding)
+        hidden = F.embedding(step.arrays.token_ids, self.weights.embedding)
         branch: torch.Tensor | None = None
         plan = self.plan(step)
         for index in range(self.config.layers):
@@ -166,7 +155,7 @@ class Decoder:
             self.attend(index, queries, plan, attended)
             hidden, branch = self.after_attention(index, attended, hidden)
         assert branch is not None  # a model has layers
-        return self.logits(hidden, branch, step.sample_rows, out)
+        return self.logits(hidden, branch, step.arrays.sample_rows, out)
 
 
 def _project(

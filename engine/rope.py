@@ -2,7 +2,28 @@
 
 from __future__ import annotations
 
+import math
+
+import numpy as np
 import torch
+from numpy.typing import NDArray
+
+from .config import Llama3RopeScaling
+
+
+def rope_frequencies(head_dim: int, theta: float, scaling: Llama3RopeScaling | None) -> NDArray[np.float64]:
+    """Radians per token (head_dim / 2,), fastest pair first.
+
+    >>> rope_frequencies(4, 10_000.0, None).tolist()
+    [1.0, 0.01]
+    """
+    frequencies: NDArray[np.float64] = float(theta) ** (-np.arange(0, head_dim, 2, dtype=np.float64) / head_dim)
+    if scaling is None:
+        return frequencies
+    turns = scaling.original_context_length * frequencies / (2 * math.pi)
+    band = scaling.high_freq_factor - scaling.low_freq_factor
+    kept = np.clip((turns - scaling.low_freq_factor) / band, 0.0, 1.0)
+    return frequencies * (kept + (1.0 - kept) / scaling.factor)
 
 
 def rotation(

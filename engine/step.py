@@ -1,4 +1,4 @@
-"""What one forward pass needs to know about its batch, on its device."""
+"""The metadata of one forward pass on its device."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from .host_step import HostStep, SequenceWork, lay_out
+from .host_step import HostStep, SequenceWork, StepArrays, lay_out
 from .kv_cache import pages_for
 
 
 @dataclass(frozen=True, slots=True)
 class DecodeGroup:
-    """Decodes that share one attention call. Rows first_row .. first_row + count of the pass."""
+    """Decodes that share one attention call: rows first_row .. first_row + count of the pass."""
 
     first_row: int
     count: int
-    longest: int  # context of the longest, own token included
+    longest: int  # longest context, the new token included
     contexts: torch.Tensor  # (count,)
     block_table: torch.Tensor  # (count, pages of the longest)
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkRows:
-    """One chunk: rows first_row .. first_row + tokens of the pass, at the end of `length` KV tokens."""
+    """One chunk: rows first_row .. first_row + tokens of the pass, the last of `length` KV tokens."""
 
     first_row: int
     tokens: int
@@ -35,20 +35,9 @@ class ChunkRows:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One forward pass on its device; all tensors are int64 views of one buffer.
+    """One forward pass; all tensors are views of one int64 buffer on the device."""
 
-    lengths, first_rows and page_starts say of all sequences, in the order of their rows, what `decodes` and
-    `chunks` say of each: kernels that take every decode (or chunk) at once read these.
-    """
-
-    token_ids: torch.Tensor  # (tokens,)
-    positions: torch.Tensor  # (tokens,)
-    slots: torch.Tensor  # (tokens,) where each token's key and value are written
-    sample_rows: torch.Tensor  # (sequences,) last row of each sequence, in the caller's order
-    lengths: torch.Tensor  # (sequences,) tokens with the new ones
-    first_rows: torch.Tensor  # (sequences + 1,)
-    page_starts: torch.Tensor  # (sequences,) where each block table begins in `pages`
-    pages: torch.Tensor  # block tables one after the other
+    arrays: StepArrays[torch.Tensor]
     decodes: tuple[DecodeGroup, ...]
     chunks: tuple[ChunkRows, ...]
 
@@ -67,48 +56,41 @@ def build_step(
 
 def send(batch: HostStep, device: torch.device) -> Step:
     """`batch` on `device`, in one copy that does not wait."""
-    return views(batch, host_buffer(batch, device).to(device, non_blocking=True))
+    return step_from(batch, host_buffer(batch, device).to(device, non_blocking=True))
 
 
 def host_buffer(batch: HostStep, device: torch.device) -> torch.Tensor:
-    """The arrays of `batch` one after the other, where a copy to `device` need not wait."""
+    """The arrays of `batch` one after the other, in memory from which a copy to `device` need not wait."""
     buffer = torch.from_numpy(np.concatenate(batch.arrays))
     return buffer.pin_memory() if device.type == "cuda" else buffer
 
 
-def views(batch: HostStep, buffer: torch.Tensor) -> Step:
-    """The step whose `host_buffer` the device's `buffer` begins with."""
-    sizes = [len(array) for array in batch.arrays]
-    token_ids, positions, slots, sample_rows, lengths, first_rows, page_starts, pages = torch.split(
-        buffer[: sum(sizes)], sizes
-    )
+def split_buffer(buffer: torch.Tensor, sizes: StepArrays[int]) -> StepArrays[torch.Tensor]:
+    """Views of the front of `buffer`, one array after the other, of `sizes` entries."""
+    return StepArrays(*torch.split(buffer[: sum(sizes)], list(sizes)))
+
+
+def step_from(batch: HostStep, buffer: torch.Tensor) -> Step:
+    """The step of `batch`, whose `host_buffer` lies at the front of `buffer` on the device."""
+    arrays = split_buffer(buffer, StepArrays(*map(len, batch.arrays)))
     decodes = sum(count for _, count, _ in batch.groups)
 
     def table(sequence: int, entries: int) -> torch.Tensor:
-        first = int(batch.page_starts[sequence])
-        return pages[first : first + entries]
+        first = int(batch.arrays.page_starts[sequence])
+        return arrays.pages[first : first + entries]
 
-    return Step(
-        token_ids,
-        positions,
-        slots,
-        sample_rows,
-        lengths,
-        first_rows,
-        page_starts,
-        pages,
-        tuple(
-            DecodeGroup(
-                first,
-                count,
-                longest,
-                lengths[first : first + count],
-                table(first, count * pages_for(longest)).view(count, -1),
-            )
-            for first, count, longest in batch.groups
-        ),
-        tuple(
-            ChunkRows(row, tokens, length, table(decodes + index, pages_for(length)))
-            for index, (row, tokens, length) in enumerate(batch.chunks)
-        ),
+    groups = tuple(
+        DecodeGroup(
+            first,
+            count,
+            longest,
+            arrays.lengths[first : first + count],
+            table(first, count * pages_for(longest)).view(count, -1),
+        )
+        for first, count, longest in batch.groups
     )
+    chunks = tuple(
+        ChunkRows(row, tokens, length, table(decodes + index, pages_for(length)))
+        for index, (row, tokens, length) in enumerate(batch.chunks)
+    )
+    return Step(arrays, groups, chunks)

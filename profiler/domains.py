@@ -5,8 +5,9 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from ..engine.config import MOST_CHUNKS, ModelConfig, resolve_model
-from ..engine.graphs.sizes import CAPTURE_SIZES
+from ..engine.config import MOST_CHUNKS, ModelConfig
+from ..engine.graphs import CAPTURE_SIZES
+from ..engine.hf_config import resolve_model
 from ..files.errors import DeviceUnavailableError, UsageError
 from ..tables.domain import Domain
 

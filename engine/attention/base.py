@@ -1,61 +1,64 @@
-"""What a backend does in a forward pass."""
+"""The operations of a forward pass that an attention backend implements."""
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 
 from ..config import ModelConfig
+from ..kv_cache import LayerCache
 from ..step import Step
 
 
-class Backend(Protocol):
-    """All of a layer but its matrix products. A backend is a module with these functions.
+class HeadNorms(NamedTuple):
+    """RMSNorm of each query and key head before RoPE: weights (head_dim,), the same for every head, and epsilon."""
 
-    keys and values are one layer's pool, (slots, kv_heads * head_dim). Nothing waits for the device.
+    query: torch.Tensor
+    key: torch.Tensor
+    eps: float
+
+
+class Backend(Protocol):
+    """All operations of a layer but its matrix products. A backend is a module with these functions.
+
+    cache: keys and values of one layer. No function waits for the device.
     """
 
-    # Whether `plan` and `attend` of decodes launch the same work for every batch of as many decodes whose longest
-    # context may be a group's `longest`, all else read on the device from the step's tensors (`block_table` of a
-    # group is none of them): a pass of decodes can then be captured whole.
+    # Whether one graph can hold a pass of decodes: `plan` and `attend` launch the same work for equally many decodes
+    # of contexts up to a group's `longest`, and read all else on the device from the step's arrays (a group's
+    # `block_table` is none of them).
     CAPTURES_DECODES: bool
 
     def problem(self, config: ModelConfig, device: torch.device, dtype: torch.dtype) -> str | None:
-        """Why it cannot run that model there, and what would do, or None when it can."""
+        """Why the backend cannot run that model there, and what it could run, or None when it can."""
 
     def plan(self, step: Step, config: ModelConfig, frequencies: torch.Tensor, dtype: torch.dtype) -> Any:
-        """What is the same for every layer, once per iteration. frequencies: `ModelWeights.rope_frequencies`."""
+        """Everything that is equal in all layers, once an iteration. frequencies: `ModelWeights.rope_frequencies`."""
 
     def add_norm(
         self, hidden: torch.Tensor, branch: torch.Tensor | None, weight: torch.Tensor, eps: float
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """(norm of the sum, the sum) of hidden and branch, each (tokens, hidden_size); hidden itself where branch
-        is None. May add in place: the caller goes on with what is returned.
+        is None. May add in place: only the returned tensors are valid afterwards.
         """
 
     def rotate_and_write(
         self,
-        queries_keys: torch.Tensor,
-        new_values: torch.Tensor,
-        query_norm: torch.Tensor | None,
-        key_norm: torch.Tensor | None,
-        eps: float,
-        keys: torch.Tensor,
-        values: torch.Tensor,
+        heads: torch.Tensor,
+        norms: HeadNorms | None,
+        cache: LayerCache,
         plan: Any,
     ) -> torch.Tensor:
-        """queries_keys (tokens, heads + kv_heads, head_dim), each head normed by itself with query_norm or key_norm
-        (head_dim,) and eps, then rotated by its position; both None: rotated only. The keys and new_values (tokens,
-        kv_heads, head_dim) are written to the tokens' slots. Returns the queries; may work in place.
+        """heads (tokens, heads + 2 kv_heads, head_dim): queries, keys and values of the new tokens. Queries and keys
+        are normed, where the model has norms, and rotated by their positions; keys and values are written to the
+        tokens' slots. Returns the queries (tokens, heads, head_dim); may work in place.
         """
 
-    def attend(
-        self, queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, plan: Any, out: torch.Tensor
-    ) -> None:
-        """From queries (tokens, heads, head_dim), rows of which may lie apart, into out, contiguous, of the same shape:
-        the new tokens written already, scores scaled by 1 / sqrt(head_dim). Query heads h of KV head j are
-        h // (heads / kv_heads) == j.
+    def attend(self, queries: torch.Tensor, cache: LayerCache, plan: Any, out: torch.Tensor) -> None:
+        """Attention from queries (tokens, heads, head_dim), whose rows may lie apart, into out, contiguous, of the same
+        shape. The new tokens are in the cache already; scores are scaled by 1 / sqrt(head_dim). Query head h reads KV
+        head h // (heads / kv_heads).
         """
 
     def silu_mul(self, gate_up: torch.Tensor) -> torch.Tensor:

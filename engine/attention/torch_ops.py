@@ -8,14 +8,15 @@ import torch
 import torch.nn.functional as F
 
 from ..config import ModelConfig
-from ..kv_cache import PAGE_SIZE
+from ..kv_cache import PAGE_SIZE, LayerCache
 from ..rope import rotate, rotation
 from ..step import Step
+from .base import HeadNorms
 
-# Queries of a chunk go in blocks, each against the keys up to its own end: half of the causal square is
-# not computed, and the mask stays (QUERY_BLOCK, length) instead of (chunk, length).
+# Queries of a chunk are cut into blocks, each against the keys up to its end: half of the causal square is not
+# computed, and the mask is (QUERY_BLOCK, length) instead of (chunk, length).
 QUERY_BLOCK = 512
-# Gathers as many keys as the batch at hand has.
+# The number of gathered keys depends on the batch.
 CAPTURES_DECODES = False
 
 
@@ -35,8 +36,8 @@ class _Chunk:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """How each row of the pass turns, where it writes and what it reads, on the device."""
+class TorchPlan:
+    """Rotation, slots, gather indices and masks of one pass, on the device."""
 
     cos: torch.Tensor  # (tokens, 1, head_dim)
     signed_sin: torch.Tensor
@@ -50,13 +51,13 @@ def problem(config: ModelConfig, device: torch.device, dtype: torch.dtype) -> st
     return None
 
 
-def plan(step: Step, config: ModelConfig, frequencies: torch.Tensor, dtype: torch.dtype) -> Plan:
+def plan(step: Step, config: ModelConfig, frequencies: torch.Tensor, dtype: torch.dtype) -> TorchPlan:
     """Gather indices and masks of `step`; masks are added to scores of `dtype`."""
-    cos, signed_sin = rotation(step.positions, frequencies, dtype)
-    return Plan(
+    cos, signed_sin = rotation(step.arrays.positions, frequencies, dtype)
+    return TorchPlan(
         cos,
         signed_sin,
-        step.slots,
+        step.arrays.slots,
         tuple(_plan_decodes(step, dtype)),
         tuple(_Chunk(rows.first_row, rows.tokens, _slots(rows.block_table)[: rows.length]) for rows in step.chunks),
         _causal_mask(step, dtype) if step.chunks else None,
@@ -71,24 +72,22 @@ def add_norm(
 
 
 def rotate_and_write(
-    queries_keys: torch.Tensor,
-    new_values: torch.Tensor,
-    query_norm: torch.Tensor | None,
-    key_norm: torch.Tensor | None,
-    eps: float,
-    keys: torch.Tensor,
-    values: torch.Tensor,
-    plan: Plan,
+    heads: torch.Tensor,
+    norms: HeadNorms | None,
+    cache: LayerCache,
+    plan: TorchPlan,
 ) -> torch.Tensor:
-    heads = queries_keys.shape[1] - new_values.shape[1]
-    if query_norm is not None:
-        size, parts = queries_keys.shape[2:], (queries_keys[:, :heads], queries_keys[:, heads:])
-        norms = zip(parts, (query_norm, key_norm), strict=True)
-        queries_keys = torch.cat([F.rms_norm(part, size, weight, eps) for part, weight in norms], 1)
+    kv_heads = cache.keys.shape[1] // heads.shape[2]
+    query_heads = heads.shape[1] - 2 * kv_heads
+    queries_keys, values = heads[:, : query_heads + kv_heads], heads[:, query_heads + kv_heads :]
+    if norms is not None:
+        size, parts = heads.shape[2:], (queries_keys[:, :query_heads], queries_keys[:, query_heads:])
+        weights = zip(parts, (norms.query, norms.key), strict=True)
+        queries_keys = torch.cat([F.rms_norm(part, size, weight, norms.eps) for part, weight in weights], 1)
     turned = rotate(queries_keys, plan.cos, plan.signed_sin)
-    keys.index_copy_(0, plan.slots, turned[:, heads:].flatten(1))
-    values.index_copy_(0, plan.slots, new_values.flatten(1))
-    return turned[:, :heads]
+    cache.keys.index_copy_(0, plan.slots, turned[:, query_heads:].flatten(1))
+    cache.values.index_copy_(0, plan.slots, values.flatten(1))
+    return turned[:, :query_heads]
 
 
 def silu_mul(gate_up: torch.Tensor) -> torch.Tensor:
@@ -96,13 +95,13 @@ def silu_mul(gate_up: torch.Tensor) -> torch.Tensor:
     return F.silu(gate) * up
 
 
-def attend(queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, plan: Plan, out: torch.Tensor) -> None:
+def attend(queries: torch.Tensor, cache: LayerCache, plan: TorchPlan, out: torch.Tensor) -> None:
     """Decodes by groups of similar length, chunks one by one; no key is repeated in memory."""
     for group in plan.decodes:
-        _attend_decodes(queries, keys, values, group, out)
+        _attend_decodes(queries, cache, group, out)
     for chunk in plan.chunks:
         assert plan.causal_mask is not None  # planned whenever there are chunks
-        _attend_chunk(queries, keys, values, chunk, plan.causal_mask, out)
+        _attend_chunk(queries, cache, chunk, plan.causal_mask, out)
 
 
 def _slots(block_table: torch.Tensor) -> torch.Tensor:
@@ -131,26 +130,24 @@ def _causal_mask(step: Step, dtype: torch.dtype) -> torch.Tensor:
     Aligned at the lower right, so that its last r rows and last L columns are the mask of any block of r
     queries that ends at position L.
     """
-    device = step.token_ids.device
+    device = step.arrays.token_ids.device
     longest = max(rows.length for rows in step.chunks)
     block = min(QUERY_BLOCK, max(rows.tokens for rows in step.chunks))
     # Fused GPU kernels want rows of a mask that start at multiples of 16 elements.
     width = -(-longest // 16) * 16
-    own = torch.arange(width - block, width, device=device)
-    later = torch.arange(width, device=device) > own.unsqueeze(1)
+    positions = torch.arange(width - block, width, device=device)
+    later = torch.arange(width, device=device) > positions.unsqueeze(1)
     return torch.zeros((block, width), device=device, dtype=dtype).masked_fill_(later, -torch.inf)
 
 
-def _attend_decodes(
-    queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, group: _Decodes, out: torch.Tensor
-) -> None:
+def _attend_decodes(queries: torch.Tensor, cache: LayerCache, group: _Decodes, out: torch.Tensor) -> None:
     head_dim = queries.shape[-1]
     # (count, kv_heads, longest, head_dim); the query heads of one KV head stand where positions would.
-    per_sequence = (group.count, -1, keys.shape[1] // head_dim, head_dim)
+    per_sequence = (group.count, -1, cache.keys.shape[1] // head_dim, head_dim)
     attended = F.scaled_dot_product_attention(
         queries[group.rows].view(group.count, per_sequence[2], -1, head_dim),
-        keys.index_select(0, group.slots).view(per_sequence).transpose(1, 2),
-        values.index_select(0, group.slots).view(per_sequence).transpose(1, 2),
+        cache.keys.index_select(0, group.slots).view(per_sequence).transpose(1, 2),
+        cache.values.index_select(0, group.slots).view(per_sequence).transpose(1, 2),
         attn_mask=group.mask,
     )
     out[group.rows] = attended.flatten(1, 2)
@@ -158,20 +155,19 @@ def _attend_decodes(
 
 def _attend_chunk(
     queries: torch.Tensor,
-    keys: torch.Tensor,
-    values: torch.Tensor,
+    cache: LayerCache,
     chunk: _Chunk,
     causal_mask: torch.Tensor,
     out: torch.Tensor,
 ) -> None:
     _, heads, head_dim = queries.shape
-    kv_heads = keys.shape[1] // head_dim
+    kv_heads = cache.keys.shape[1] // head_dim
     shared = heads // kv_heads
     length = chunk.slots.shape[0]
     # (shared, kv_heads, length, head_dim), with stride 0 over the query heads that share a KV head.
     chunk_keys, chunk_values = (
         pool.index_select(0, chunk.slots).view(length, kv_heads, head_dim).transpose(0, 1).expand(shared, -1, -1, -1)
-        for pool in (keys, values)
+        for pool in cache
     )
     for first in range(0, chunk.tokens, QUERY_BLOCK):
         block = min(QUERY_BLOCK, chunk.tokens - first)

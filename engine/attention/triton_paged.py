@@ -1,5 +1,6 @@
-"""The Triton backend: two attention launches in a layer, one for all decodes and one for all chunks, so that the
-decodes of a mixed batch keep their split keys.
+"""The Triton backend: two attention launches a layer, one for all decodes and one for all chunks.
+
+So the keys of decodes are split in a mixed batch too.
 """
 
 from __future__ import annotations
@@ -11,14 +12,16 @@ import torch
 from triton import knobs
 
 from ..config import ModelConfig
+from ..host_step import StepArrays
 from ..kernels.chunk_attention import TILES, ChunkGrid, chunk_attention, grid_for, tile_of
 from ..kernels.decode_attention import decode_attention, splits_for
-from ..kernels.rms_norm import rms_norm
+from ..kernels.elementwise import rms_norm
+from ..kernels.elementwise import silu_mul as silu_mul
 from ..kernels.rope_kv import rope_kv
-from ..kernels.silu_mul import silu_mul as fused_silu_mul
-from ..kv_cache import PAGE_SIZE
+from ..kv_cache import PAGE_SIZE, LayerCache
 from ..rope import rotation
 from ..step import Step
+from .base import HeadNorms
 
 # The grid of decode attention depends on a group's count and `longest`; each sequence divides its own length.
 CAPTURES_DECODES = True
@@ -28,10 +31,10 @@ INTERPRETED = (4, 8)
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class TritonPlan:
     """Rows 0 to decodes - 1 of the pass are decodes."""
 
-    step: Step
+    arrays: StepArrays[torch.Tensor]
     cos: torch.Tensor  # (tokens, 1, head_dim), float32
     signed_sin: torch.Tensor
     decodes: int
@@ -51,10 +54,10 @@ def problem(config: ModelConfig, device: torch.device, dtype: torch.dtype) -> st
     return None
 
 
-def plan(step: Step, config: ModelConfig, frequencies: torch.Tensor, dtype: torch.dtype) -> Plan:
+def plan(step: Step, config: ModelConfig, frequencies: torch.Tensor, dtype: torch.dtype) -> TritonPlan:
     """Angles in float32 whatever `dtype` is: the kernel turns in float32."""
-    cos, signed_sin = rotation(step.positions, frequencies, torch.float32)
-    processors, capability = _processors_and_capability(step.positions.device)
+    cos, signed_sin = rotation(step.arrays.positions, frequencies, torch.float32)
+    processors, capability = _processors_and_capability(step.arrays.positions.device)
     splits = 1
     if step.decodes:
         # A group's contexts are alike, and its longest stands for each.
@@ -65,15 +68,8 @@ def plan(step: Step, config: ModelConfig, frequencies: torch.Tensor, dtype: torc
         tile = tile_of(config.head_dim, dtype.itemsize, capability)
         sizes = [(rows.tokens, rows.length) for rows in step.chunks]
         chunks = grid_for(sizes, config.heads // config.kv_heads, config.kv_heads, tile, processors)
-    return Plan(
-        step,
-        cos,
-        signed_sin,
-        sum(group.count for group in step.decodes),
-        splits,
-        chunks,
-        capability,
-    )
+    decodes = sum(group.count for group in step.decodes)
+    return TritonPlan(step.arrays, cos, signed_sin, decodes, splits, chunks, capability)
 
 
 def add_norm(
@@ -82,31 +78,20 @@ def add_norm(
     return rms_norm(hidden, branch, weight, eps), hidden
 
 
-def rotate_and_write(
-    queries_keys: torch.Tensor,
-    new_values: torch.Tensor,
-    query_norm: torch.Tensor | None,
-    key_norm: torch.Tensor | None,
-    eps: float,
-    keys: torch.Tensor,
-    values: torch.Tensor,
-    plan: Plan,
-) -> torch.Tensor:
-    turn = (plan.cos, plan.signed_sin, plan.step.slots)
-    rope_kv(queries_keys, new_values, query_norm, key_norm, eps, *turn, keys, values)
-    return queries_keys[:, : queries_keys.shape[1] - new_values.shape[1]]
+def rotate_and_write(heads: torch.Tensor, norms: HeadNorms | None, cache: LayerCache, plan: TritonPlan) -> torch.Tensor:
+    rope_kv(heads, norms, plan.cos, plan.signed_sin, plan.arrays.slots, cache)
+    return heads[:, : heads.shape[1] - 2 * (cache.keys.shape[1] // heads.shape[2])]
 
 
-def attend(queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, plan: Plan, out: torch.Tensor) -> None:
-    step, decodes = plan.step, plan.decodes
+def attend(queries: torch.Tensor, cache: LayerCache, plan: TritonPlan, out: torch.Tensor) -> None:
+    arrays, decodes = plan.arrays, plan.decodes
     if decodes:
         decode_attention(
             queries,
-            keys,
-            values,
-            step.lengths[:decodes],
-            step.page_starts[:decodes],
-            step.pages,
+            *cache,
+            arrays.lengths[:decodes],
+            arrays.page_starts[:decodes],
+            arrays.pages,
             out,
             page_size=PAGE_SIZE,
             splits=plan.splits,
@@ -115,21 +100,16 @@ def attend(queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, plan
         chunk_rows = slice(decodes, decodes + plan.chunks.rows)
         chunk_attention(
             queries[chunk_rows],
-            keys,
-            values,
-            step.first_rows[decodes:],
-            step.lengths[decodes:],
-            step.page_starts[decodes:],
-            step.pages,
+            *cache,
+            arrays.first_rows[decodes:],
+            arrays.lengths[decodes:],
+            arrays.page_starts[decodes:],
+            arrays.pages,
             out[chunk_rows],
             page_size=PAGE_SIZE,
             grid=plan.chunks,
             capability=plan.capability,
         )
-
-
-def silu_mul(gate_up: torch.Tensor) -> torch.Tensor:
-    return fused_silu_mul(gate_up)
 
 
 @functools.cache

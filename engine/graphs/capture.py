@@ -1,4 +1,4 @@
-"""Capturing work once and replaying it at one launch."""
+"""Capturing a function once and replaying it with one launch."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ class Capture(Protocol):
     """Captures functions one after the other into one memory pool."""
 
     def __call__(self, function: Callable[[], T]) -> tuple[Replay, T]:
-        """What runs `function` again on the tensors it met, and its result, whose tensors every replay overwrites.
+        """A call that runs `function` again on the same tensors, and the result, whose tensors every replay overwrites.
 
-        What `function` allocates may be used again by whatever is captured after it is released, so a replay may
-        overwrite it: what one leaves for another lies in tensors made before, or held while the other is captured.
+        Memory that `function` allocates returns to the pool when its tensors are freed and may be reused by later
+        captures. Pass data between captured functions only in tensors allocated before capture or kept alive.
         """
 
 
 class CudaCapture:
-    """Into CUDA graphs. Functions are run before they are captured: kernels compile and load, and the workspaces of
-    matrix products are allocated, where a capture allows neither.
+    """Captures CUDA graphs. Each function runs once before its capture, which allows neither the compilation of kernels
+    nor the allocation of workspaces for matrix products.
     """
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self._pool = torch.cuda.graph_pool_handle()
-        # One for all: workspaces are kept by stream.
+        # One stream for all captures: workspaces are kept by stream.
         self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
 
     def __call__(self, function: Callable[[], T]) -> tuple[Replay, T]:
@@ -43,20 +43,20 @@ class CudaCapture:
             with torch.cuda.stream(self._stream):
                 function()
                 torch.cuda.synchronize()
-                # Nothing that another thread calls meanwhile ends it.
+                # Calls of other threads do not end this capture.
                 graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
                 try:
                     result = function()
                 except BaseException:
-                    with suppress(RuntimeError):  # it says of the capture that it failed
+                    with suppress(RuntimeError):  # reports the failed capture once more
                         graph.capture_end()
                     raise
                 graph.capture_end()
             current.wait_stream(self._stream)
-            # Uploads the graph, and what is captured next is warmed on real values.
+            # Uploads the graph, and gives the next function real values for its first run.
             graph.replay()
         return graph.replay, result
 
 
-# By kind of device; on the others everything runs as it is called.
+# By kind of device; on other kinds every pass runs eagerly.
 CAPTURES: dict[str, Callable[[torch.device], Capture]] = {"cuda": CudaCapture}

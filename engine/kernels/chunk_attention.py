@@ -2,7 +2,7 @@
 
 A tile's rows are (token, query head) pairs of one KV head: keys are read once for all of them, a chunk of a
 few tokens still fills a tile, and heads need not be a power of two. A few tokens after a long prefix would be a few
-programs: their keys are split over several, whose parts `split_reduction` puts together.
+programs: their keys are split over several, whose parts `reduce_splits` puts together.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING
 import triton
 import triton.language as tl
 
-from .paged_softmax import fold_keys, softmax_scale
-from .split_reduction import reduce_splits, workspace
+from .online_softmax import fold_keys, reduce_splits, softmax_scale, workspace
 from .variant import Variant, options
 
 if TYPE_CHECKING:
@@ -123,45 +122,47 @@ def _attend(
     )
     table = pages + tl.load(page_starts + chunk)
     limits = prefix + token
-    maximum = tl.full([BLOCK_M], float("-inf"), tl.float32)
-    total = tl.zeros([BLOCK_M], tl.float32)
-    weighted = tl.zeros([BLOCK_M, HEAD_DIM], tl.float32)
+    state = (
+        tl.full([BLOCK_M], float("-inf"), tl.float32),
+        tl.zeros([BLOCK_M], tl.float32),
+        tl.zeros([BLOCK_M, HEAD_DIM], tl.float32),
+    )
     keys += kv_head * HEAD_DIM
     values += kv_head * HEAD_DIM
-    for begin in tl.range(first, first_masked, BLOCK_N):
-        maximum, total, weighted = fold_keys(
-            query,
-            (maximum, total, weighted),
-            keys,
-            values,
-            table,
-            begin,
-            end,
-            limits,
-            MASKED=False,
-            SCALE=SCALE,
-            HEAD_DIM=HEAD_DIM,
-            KV_STRIDE=KV_HEADS * HEAD_DIM,
-            PAGE_SIZE=PAGE_SIZE,
-            BLOCK_N=BLOCK_N,
-        )
-    for begin in tl.range(first_masked, end_masked, BLOCK_N):
-        maximum, total, weighted = fold_keys(
-            query,
-            (maximum, total, weighted),
-            keys,
-            values,
-            table,
-            begin,
-            end,
-            limits,
-            MASKED=True,
-            SCALE=SCALE,
-            HEAD_DIM=HEAD_DIM,
-            KV_STRIDE=KV_HEADS * HEAD_DIM,
-            PAGE_SIZE=PAGE_SIZE,
-            BLOCK_N=BLOCK_N,
-        )
+    state = fold_keys(
+        query,
+        state,
+        keys,
+        values,
+        table,
+        first,
+        first_masked,
+        end,
+        limits,
+        MASKED=False,
+        SCALE=SCALE,
+        HEAD_DIM=HEAD_DIM,
+        KV_STRIDE=KV_HEADS * HEAD_DIM,
+        PAGE_SIZE=PAGE_SIZE,
+        BLOCK_N=BLOCK_N,
+    )
+    maximum, total, weighted = fold_keys(
+        query,
+        state,
+        keys,
+        values,
+        table,
+        first_masked,
+        end_masked,
+        end,
+        limits,
+        MASKED=True,
+        SCALE=SCALE,
+        HEAD_DIM=HEAD_DIM,
+        KV_STRIDE=KV_HEADS * HEAD_DIM,
+        PAGE_SIZE=PAGE_SIZE,
+        BLOCK_N=BLOCK_N,
+    )
     attended = weighted / total[:, None]
     if SPLIT:
         partials += first_part * HEAD_DIM
@@ -182,7 +183,7 @@ def tile_of(head_dim: int, itemsize: int, capability: int) -> tuple[int, int, in
 def variant(
     heads: int, kv_heads: int, head_dim: int, page_size: int, itemsize: int, capability: int, split: bool
 ) -> Variant:
-    """split: leaves parts for `split_reduction` instead of the result."""
+    """split: leaves parts for `reduce_splits` instead of the result."""
     block_m, block_n, warps, stages = tile_of(head_dim, itemsize, capability)
     return Variant(
         _attend,

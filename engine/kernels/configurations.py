@@ -4,7 +4,7 @@ what runs on one.
 
 from __future__ import annotations
 
-from . import chunk_attention, decode_attention, rms_norm, rope_kv, silu_mul, split_reduction
+from . import chunk_attention, decode_attention, elementwise, online_softmax, rope_kv
 from .variant import Variant
 
 
@@ -24,13 +24,13 @@ def configurations(
     """Variants by name, for a model of that shape, `itemsize` bytes an element, on a GPU of that major capability."""
     shape = (heads, kv_heads, head_dim, page_size, itemsize)
     return {
-        "rms_norm": rms_norm.variant(hidden_size, eps, add=False),
-        "rms_norm, add": rms_norm.variant(hidden_size, eps, add=True),
-        "rope_kv": rope_kv.variant(heads, kv_heads, head_dim, eps, norm=qk_norm),
-        "silu_mul": silu_mul.variant(intermediate_size),
+        "rms_norm": elementwise.rms_norm_variant(hidden_size, eps, add=False),
+        "rms_norm, add": elementwise.rms_norm_variant(hidden_size, eps, add=True),
+        "rope_kv": rope_kv.variant(heads, kv_heads, head_dim, eps if qk_norm else None),
+        "silu_mul": elementwise.silu_mul_variant(intermediate_size),
         "decode_attention": decode_attention.variant(*shape, split=False),
         "decode_attention, split": decode_attention.variant(*shape, split=True),
         "chunk_attention": chunk_attention.variant(*shape, capability, split=False),
         "chunk_attention, split": chunk_attention.variant(*shape, capability, split=True),
-        "split_reduction": split_reduction.variant(heads, head_dim),
+        "split_reduction": online_softmax.reduction_variant(heads, head_dim),
     }

@@ -1,5 +1,5 @@
 """Paged attention of one query token per sequence, its keys split over several programs (flash-decoding,
-Dao et al., 2023) whose parts `split_reduction` puts together.
+Dao et al., 2023) whose parts `reduce_splits` puts together.
 
 The query heads of one KV head are the rows of one product, padded to the 16 that a matrix unit takes, so
 keys and values are read once.
@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 import triton
 import triton.language as tl
 
-from .paged_softmax import fold_keys, softmax_scale
-from .split_reduction import reduce_splits, workspace
+from .online_softmax import fold_keys, reduce_splits, softmax_scale, workspace
 from .variant import Variant, options, padded
 
 if TYPE_CHECKING:
@@ -83,26 +82,28 @@ def _attend(
     query = tl.load(queries + sequence * query_stride + head[:, None] * HEAD_DIM + dims[None, :], mask=real, other=0.0)
     table = pages + tl.load(page_starts + sequence)
     limits = tl.zeros([BLOCK_H], tl.int32) + (end - 1)
-    maximum = tl.full([BLOCK_H], float("-inf"), tl.float32)
-    total = tl.zeros([BLOCK_H], tl.float32)
-    weighted = tl.zeros([BLOCK_H, HEAD_DIM], tl.float32)
-    for begin in tl.range(first, end, BLOCK_N):
-        maximum, total, weighted = fold_keys(
-            query,
-            (maximum, total, weighted),
-            keys + kv_head * HEAD_DIM,
-            values + kv_head * HEAD_DIM,
-            table,
-            begin,
-            end,
-            limits,
-            MASKED=True,
-            SCALE=SCALE,
-            HEAD_DIM=HEAD_DIM,
-            KV_STRIDE=KV_HEADS * HEAD_DIM,
-            PAGE_SIZE=PAGE_SIZE,
-            BLOCK_N=BLOCK_N,
-        )
+    state = (
+        tl.full([BLOCK_H], float("-inf"), tl.float32),
+        tl.zeros([BLOCK_H], tl.float32),
+        tl.zeros([BLOCK_H, HEAD_DIM], tl.float32),
+    )
+    maximum, total, weighted = fold_keys(
+        query,
+        state,
+        keys + kv_head * HEAD_DIM,
+        values + kv_head * HEAD_DIM,
+        table,
+        first,
+        end,
+        end,
+        limits,
+        MASKED=True,
+        SCALE=SCALE,
+        HEAD_DIM=HEAD_DIM,
+        KV_STRIDE=KV_HEADS * HEAD_DIM,
+        PAGE_SIZE=PAGE_SIZE,
+        BLOCK_N=BLOCK_N,
+    )
     attended = weighted / total[:, None]
     if SPLIT:
         tl.store(partials + part[:, None] * HEAD_DIM + dims[None, :], attended, mask=real)
@@ -121,7 +122,7 @@ def splits_for(lengths_total: int, longest: int, kv_heads: int, processors: int)
 
 @functools.cache
 def variant(heads: int, kv_heads: int, head_dim: int, page_size: int, itemsize: int, split: bool) -> Variant:
-    """split: leaves parts for `split_reduction` instead of the result."""
+    """split: leaves parts for `reduce_splits` instead of the result."""
     block_n, warps, stages = BLOCKS[head_dim, itemsize]
     return Variant(
         _attend,

@@ -1,5 +1,5 @@
-"""Norm of each query and key head where the model has it (Qwen3), rotary position embedding (half-split layout), and
-the write of keys and values into their pages, in one pass over what the projection made.
+"""Head norms (Qwen3), rotary position embedding (half-split layout) and the write of keys and values into their pages,
+in one pass over the projected queries, keys and values.
 """
 
 from __future__ import annotations
@@ -15,10 +15,13 @@ from .variant import Variant, options, padded
 if TYPE_CHECKING:
     import torch
 
+    from ..attention.base import HeadNorms
+    from ..kv_cache import LayerCache
+
 
 @triton.jit(do_not_specialize_on_alignment=["slots"])
 def _rope_kv(
-    queries_keys,  # (tokens, HEADS + KV_HEADS, HEAD_DIM), rows row_stride apart; queries are written in place
+    heads,  # (tokens, HEADS + 2 KV_HEADS, HEAD_DIM), rows row_stride apart; queries are written in place
     new_values,  # (tokens, KV_HEADS, HEAD_DIM), rows value_stride apart
     query_norm,  # (HEAD_DIM,), read where NORM
     key_norm,  # (HEAD_DIM,), read where NORM
@@ -44,7 +47,7 @@ def _rope_kv(
     lane = tl.arange(0, BLOCK_H)
     head = tl.where(lane < SHARED, kv_head * SHARED + lane, HEADS + kv_head)
     dims = tl.arange(0, HALF)
-    first = queries_keys + token * row_stride + head[:, None] * HEAD_DIM + dims[None, :]
+    first = heads + token * row_stride + head[:, None] * HEAD_DIM + dims[None, :]
     real = (lane <= SHARED)[:, None]
     left = tl.load(first, mask=real, other=0.0).to(tl.float32)
     right = tl.load(first + HALF, mask=real, other=0.0).to(tl.float32)
@@ -74,53 +77,51 @@ def _rope_kv(
 
 
 @functools.cache
-def variant(heads: int, kv_heads: int, head_dim: int, eps: float, norm: bool) -> Variant:
+def variant(heads: int, kv_heads: int, head_dim: int, eps: float | None) -> Variant:
+    """eps: of the head norms, None for a model without them."""
     return Variant(
         _rope_kv,
         {
             "HEADS": heads,
             "KV_HEADS": kv_heads,
             "HEAD_DIM": head_dim,
-            "EPS": eps,
+            "EPS": 0.0 if eps is None else eps,
             "BLOCK_H": padded(heads // kv_heads + 1),
-            "NORM": norm,
+            "NORM": eps is not None,
         },
         options(warps=2),
     )
 
 
 def rope_kv(
-    queries_keys: torch.Tensor,
-    new_values: torch.Tensor,
-    query_norm: torch.Tensor | None,
-    key_norm: torch.Tensor | None,
-    eps: float,
+    heads: torch.Tensor,
+    norms: HeadNorms | None,
     cos: torch.Tensor,
     signed_sin: torch.Tensor,
     slots: torch.Tensor,
-    keys: torch.Tensor,
-    values: torch.Tensor,
+    cache: LayerCache,
 ) -> None:
-    """Rotates the queries of queries_keys (tokens, heads + kv_heads, head_dim) in place, and writes the rotated keys
-    and new_values (tokens, kv_heads, head_dim) to rows `slots` (tokens,) of keys and values (slots, kv_heads *
-    head_dim). The keys in queries_keys stay as they were.
+    """Rotates the queries of heads (tokens, heads + 2 kv_heads, head_dim) in place, and writes the rotated keys and the
+    values to rows `slots` (tokens,) of the cache. The keys in heads stay as they were.
 
-    query_norm, key_norm: (head_dim,) weights of the RMSNorm of each head that comes first, in float32, or both None.
-    cos and signed_sin are `rope.rotation` in float32, one row a token. Rows of the first two may lie apart.
+    norms: of each query and key head, before the rotation, in float32. cos and signed_sin are `rope.rotation` in
+    float32, one row a token. Tokens of heads may lie apart (stride 0).
     """
-    tokens, kv_heads, head_dim = new_values.shape
-    heads = queries_keys.shape[1] - kv_heads
-    variant(heads, kv_heads, head_dim, eps, query_norm is not None).launch(
+    tokens, width, head_dim = heads.shape
+    kv_heads = cache.keys.shape[1] // head_dim
+    values = heads[:, width - kv_heads :]
+    query_norm, key_norm = (heads, heads) if norms is None else (norms.query, norms.key)
+    variant(width - 2 * kv_heads, kv_heads, head_dim, None if norms is None else norms.eps).launch(
         (tokens, kv_heads),
-        queries_keys,
-        new_values,
-        queries_keys if query_norm is None else query_norm,
-        queries_keys if key_norm is None else key_norm,
+        heads,
+        values,
+        query_norm,
+        key_norm,
         cos,
         signed_sin,
         slots,
-        keys,
-        values,
-        queries_keys.stride(0),
-        new_values.stride(0),
+        cache.keys,
+        cache.values,
+        heads.stride(0),
+        values.stride(0),
     )

@@ -9,9 +9,10 @@ from contextlib import AbstractContextManager
 import numpy as np
 import torch
 
-from ...engine.config import MOST_CHUNKS, resolve_model
+from ...engine.config import MOST_CHUNKS
 from ...engine.engine import Engine
 from ...engine.facts import fingerprint
+from ...engine.hf_config import resolve_model
 from ...engine.host_step import SequenceWork
 from ...engine.kv_cache import PAGE_SIZE, pages_for
 from ...engine.memory import page_slack

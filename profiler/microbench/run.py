@@ -14,11 +14,12 @@ from datetime import UTC, datetime
 import numpy as np
 import torch
 
-from ...engine.config import ModelConfig, resolve_model
+from ...engine.config import ModelConfig
 from ...engine.engine import DEFAULT_DTYPES
 from ...engine.facts import fingerprint, require_device
+from ...engine.graphs import CAPTURE_SIZES
 from ...engine.graphs.capture import CAPTURES
-from ...engine.graphs.sizes import CAPTURE_SIZES
+from ...engine.hf_config import resolve_model
 from ...files.errors import DeviceMemoryError, UsageError
 from ...files.host import checkout_commit, installed_version
 from ...planning.ridge import METHOD, find_ridge_of_repeats

@@ -46,18 +46,9 @@ def rotate_and_write(engine: Engine, projected: torch.Tensor, plan: Any) -> torc
 
     Returns the queries (tokens, heads, head_dim).
     """
-    config, layer = engine.config, engine.weights.layers[0]
-    heads = projected.view(projected.shape[0], -1, config.head_dim)
-    rotated = config.heads + config.kv_heads
-    return backend_of(engine).rotate_and_write(
-        heads[:, :rotated],
-        heads[:, rotated:],
-        layer.query_norm,
-        layer.key_norm,
-        config.rms_norm_eps,
-        *engine.cache.layer(0),
-        plan,
-    )
+    heads = projected.view(projected.shape[0], -1, engine.config.head_dim)
+    norms = engine.weights.layers[0].head_norms
+    return backend_of(engine).rotate_and_write(heads, norms, engine.cache.layer(0), plan)
 
 
 def attention(
@@ -65,11 +56,11 @@ def attention(
 ) -> Callable[[], torch.Tensor]:
     """Attention of the engine's first layer over that batch, planned already."""
     plan, backend = planned(engine, decodes, chunks), backend_of(engine)
-    keys, values = engine.cache.layer(0)
+    cache = engine.cache.layer(0)
     out = queries.new_empty(queries.shape)
 
     def run() -> torch.Tensor:
-        backend.attend(queries, keys, values, plan, out)
+        backend.attend(queries, cache, plan, out)
         return out
 
     return run

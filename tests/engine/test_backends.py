@@ -133,18 +133,18 @@ def test_a_mixed_pass_launches_decodes_once_and_chunks_once(launches):
     logits = passed(config, [decode(20), decode(8000), decode(500)], [chunk(7, 30), chunk(0, 600)])
     assert (logits.shape, logits.dtype, logits.device.type) == ((5, config.vocab_size), torch.bfloat16, "meta")
     layer = [
-        ("rms_norm", "_norm", (633,)),
+        ("elementwise", "_norm", (633,)),
         ("rope_kv", "_rope_kv", (633, 8)),
         # 4 programs on each of 4 processors, over 8 heads: the longest is nearly all of it.
         ("decode_attention", "_attend", (3, 8, 2)),
-        ("split_reduction", "_reduce", (3, 32)),
+        ("online_softmax", "_reduce", (3, 32)),
         # 600 tokens of 4 query heads in tiles of 128 rows.
         ("chunk_attention", "_attend", (19, 8, 2)),
-        ("rms_norm", "_norm", (633,)),
-        ("silu_mul", "_silu_mul", (633, 14)),
+        ("elementwise", "_norm", (633,)),
+        ("elementwise", "_silu_mul", (633, 14)),
     ]
-    assert [launch[:3] for launch in launches] == layer * config.layers + [("rms_norm", "_norm", (5,))]
-    adds = [constants["ADD"] for module, _, _, constants in launches if module == "rms_norm"]
+    assert [launch[:3] for launch in launches] == layer * config.layers + [("elementwise", "_norm", (5,))]
+    adds = [constants["ADD"] for _, kernel, _, constants in launches if kernel == "_norm"]
     assert adds == [False] + [True] * (2 * config.layers)  # nothing to add before the first layer
 
 
@@ -155,11 +155,11 @@ def test_a_small_chunk_after_a_long_prefix_is_split_and_a_large_one_is_not(launc
     monkeypatch.setattr(triton_paged, "_processors_and_capability", lambda _: (132, 9))
     config = replace(PRESETS["llama-3-8b"], layers=1)
     passed(config, [decode(20)], [chunk(32_768, 16)])
-    attention = [launch[:3] for launch in launches if launch[0] in ("chunk_attention", "split_reduction")]
-    assert attention == [("chunk_attention", "_attend", (1, 8 * 16, 1)), ("split_reduction", "_reduce", (16, 32))]
+    attention = [launch[:3] for launch in launches if launch[0] in ("chunk_attention", "online_softmax")]
+    assert attention == [("chunk_attention", "_attend", (1, 8 * 16, 1)), ("online_softmax", "_reduce", (16, 32))]
     launches.clear()
     passed(config, [decode(20)], [chunk(32_768, 1024)])
-    attention = [launch[:3] for launch in launches if launch[0] in ("chunk_attention", "split_reduction")]
+    attention = [launch[:3] for launch in launches if launch[0] in ("chunk_attention", "online_softmax")]
     assert attention == [("chunk_attention", "_attend", (32, 8, 1))]
 
 
@@ -167,7 +167,7 @@ def test_head_norms_are_no_launches_of_their_own(launches):
     config = PRESETS["qwen3-8b"]
     passed(config, [decode(20)], [])
     assert [constants["NORM"] for module, _, _, constants in launches if module == "rope_kv"] == [True] * config.layers
-    assert len([launch for launch in launches if launch[0] == "rms_norm"]) == 2 * config.layers + 1
+    assert len([launch for launch in launches if launch[1] == "_norm"]) == 2 * config.layers + 1
 
 
 @pytest.mark.parametrize(

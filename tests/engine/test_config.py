@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from chunkfit.engine import PRESETS, from_hf_config, resolve_model
-from chunkfit.engine.rope_frequencies import Llama3RopeScaling
+from chunkfit.engine.config import Llama3RopeScaling
 from chunkfit.files.errors import UsageError
 
 BAD = Path(__file__).parent / "bad_configs"

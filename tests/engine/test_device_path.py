@@ -55,7 +55,7 @@ def test_a_pass_stays_on_the_gpu_and_waits_for_nothing(name, scene):
 
 def reads_back(original):
     def patched(step, *rest):
-        assert int(step.positions.max()) >= 0
+        assert int(step.arrays.positions.max()) >= 0
         return original(step, *rest)
 
     return patched
@@ -71,7 +71,7 @@ def on_the_host(original):
 
 def by_mask(original):
     def patched(step, *rest):
-        assert step.positions[step.positions > 3].shape
+        assert step.arrays.positions[step.arrays.positions > 3].shape
         return original(step, *rest)
 
     return patched

@@ -8,8 +8,9 @@ import torch
 
 from chunkfit.engine import Engine, ModelConfig, SequenceWork, host_step
 from chunkfit.engine.attention import torch_ops
+from chunkfit.engine.config import Llama3RopeScaling
 from chunkfit.engine.kv_cache import PAGE_SIZE, pages_for
-from chunkfit.engine.rope_frequencies import Llama3RopeScaling, rope_frequencies
+from chunkfit.engine.rope import rope_frequencies
 
 VOCAB = 97
 CLOSE = {"rtol": 0, "atol": 1e-10}
@@ -52,8 +53,8 @@ def engine(shape=None):
     for layer in machine.weights.layers:
         if layer.query_key_value_bias is not None:
             layer.query_key_value_bias.normal_(generator=generator)
-        for norm in (layer.query_norm, layer.key_norm):
-            if norm is not None:
+        if layer.head_norms is not None:
+            for norm in (layer.head_norms.query, layer.head_norms.key):
                 norm.uniform_(0.5, 1.5, generator=generator)
     return machine
 
@@ -123,7 +124,7 @@ def reference(machine, token_ids):
             query, key = heads[head], heads[shape.heads + kv_head]
             value = heads[shape.heads + shape.kv_heads + kv_head]
             if shape.qk_norm:
-                query, key = norm(query, layer.query_norm), norm(key, layer.key_norm)
+                query, key = norm(query, layer.head_norms.query), norm(key, layer.head_norms.key)
             scores = rotate(query) @ rotate(key).T / math.sqrt(head_dim)
             outputs.append(scores.masked_fill(~causal, -math.inf).softmax(-1) @ value)
         hidden = hidden + torch.cat(outputs, dim=1) @ layer.attention_out.T

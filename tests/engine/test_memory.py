@@ -12,8 +12,8 @@ from chunkfit.engine import PRESETS, Engine, SequenceWork
 from chunkfit.engine import engine as engine_module
 from chunkfit.engine.attention import BACKENDS, torch_ops
 from chunkfit.engine.config import MOST_CHUNKS
-from chunkfit.engine.graphs.captured import CapturedPasses
-from chunkfit.engine.graphs.sizes import CAPTURE_SIZES, DECODE_SIZES
+from chunkfit.engine.graphs import CAPTURE_SIZES, DECODE_SIZES
+from chunkfit.engine.graphs.runner import GraphRunner
 from chunkfit.engine.kv_cache import PAGE_SIZE, allocate_kv_cache, pages_for
 from chunkfit.engine.memory import LargestBatch, MemoryPlan, activation_bytes, graph_bytes, largest_batch, page_slack
 from chunkfit.engine.model import Decoder, random_weights
@@ -77,7 +77,7 @@ def test_graphs_keep_less_than_is_counted(name, monkeypatch):
         cache = allocate_kv_cache(config, 1001, META, torch.bfloat16, None)
     decoder = Decoder(config, weights, cache, BACKENDS["triton"].load())
     with PeakMemory() as memory:
-        passes = CapturedPasses(decoder, 1000, 8192, capture)
+        passes = GraphRunner(decoder, 1000, 8192, capture)
     assert passes is not None  # alive, and with it what it keeps
     assert len(capture.functions) == 3 * len(CAPTURE_SIZES) + len(DECODE_SIZES)
     counted = graph_bytes(config, 2)

@@ -17,22 +17,22 @@ def test_rows_positions_slots_and_samples():
         [SequenceWork([21, 22, 23], 15, [5, 8]), SequenceWork([31], 0, [6])],
     )
     # The longer decode comes first; the caller's order is kept in sample_rows.
-    assert built.token_ids.tolist() == [12, 11, 21, 22, 23, 31]
-    assert built.positions.tolist() == [16, 3, 15, 16, 17, 0]
-    assert built.slots.tolist() == [4 * 16, 7 * 16 + 3, 5 * 16 + 15, 8 * 16, 8 * 16 + 1, 6 * 16]
-    assert built.sample_rows.tolist() == [1, 0, 4, 5]
+    assert built.arrays.token_ids.tolist() == [12, 11, 21, 22, 23, 31]
+    assert built.arrays.positions.tolist() == [16, 3, 15, 16, 17, 0]
+    assert built.arrays.slots.tolist() == [4 * 16, 7 * 16 + 3, 5 * 16 + 15, 8 * 16, 8 * 16 + 1, 6 * 16]
+    assert built.arrays.sample_rows.tolist() == [1, 0, 4, 5]
     (group,) = built.decodes
     assert (group.first_row, group.count, group.longest) == (0, 2, 17)
     assert group.contexts.tolist() == [17, 4]
     assert group.block_table.tolist() == [[9, 4], [7, 0]]
     assert [(rows.first_row, rows.tokens, rows.length) for rows in built.chunks] == [(2, 3, 18), (5, 1, 1)]
     assert [rows.block_table.tolist() for rows in built.chunks] == [[5, 8], [6]]
-    assert built.slots.dtype == torch.int64
+    assert built.arrays.slots.dtype == torch.int64
 
 
 def test_all_metadata_is_one_buffer():
     built = build([SequenceWork([1], 40, range(3))], [SequenceWork(range(30), 7, range(3, 6))])
-    tensors = [built.token_ids, built.positions, built.slots, built.sample_rows]
+    tensors = [built.arrays.token_ids, built.arrays.positions, built.arrays.slots, built.arrays.sample_rows]
     tensors += [built.decodes[0].contexts, built.decodes[0].block_table, built.chunks[0].block_table]
     assert len({tensor.untyped_storage().data_ptr() for tensor in tensors}) == 1
 
@@ -41,7 +41,7 @@ def test_lists_arrays_and_tensors_are_the_same():
     from_lists = build([], [SequenceWork([1, 2, 3], 14, [5, 8])])
     from_arrays = build([], [SequenceWork(torch.tensor([1, 2, 3]), 14, np.array([5, 8]))])
     for name in ("token_ids", "positions", "slots"):
-        assert torch.equal(getattr(from_lists, name), getattr(from_arrays, name))
+        assert torch.equal(getattr(from_lists.arrays, name), getattr(from_arrays.arrays, name))
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -68,18 +68,18 @@ def test_all_sequences_at_once_say_what_groups_and_chunks_say():
     decodes = [SequenceWork([1], context - 1, range(7, 7 + -(-context // 16))) for context in (20, 900, 3, 870)]
     chunks = [SequenceWork([1] * 30, 7, [500, 501, 502]), SequenceWork([1] * 5, 0, [600])]
     built = build(decodes, chunks)
-    assert built.lengths.tolist() == [900, 870, 20, 3, 37, 5]
-    assert built.first_rows.tolist() == [0, 1, 2, 3, 4, 34, 39]
+    assert built.arrays.lengths.tolist() == [900, 870, 20, 3, 37, 5]
+    assert built.arrays.first_rows.tolist() == [0, 1, 2, 3, 4, 34, 39]
     tables = [table for group in built.decodes for table in group.block_table] + [c.block_table for c in built.chunks]
-    for length, start, table in zip(built.lengths, built.page_starts, tables, strict=True):
+    for length, start, table in zip(built.arrays.lengths, built.arrays.page_starts, tables, strict=True):
         used = -(-int(length) // 16)
-        assert built.pages[start : start + used].tolist() == table[:used].tolist()
+        assert built.arrays.pages[start : start + used].tolist() == table[:used].tolist()
 
 
 @pytest.mark.parametrize(("decodes", "chunks"), [(1, 0), (0, 1)])
 def test_one_part_alone(decodes, chunks):
     built = build([SequenceWork([1], 20, [3, 4])] * decodes, [SequenceWork([1], 20, [3, 4])] * chunks)
     for name in ("lengths", "first_rows", "page_starts", "pages"):
-        assert getattr(built, name).dtype == torch.int64
-    assert (built.lengths.tolist(), built.page_starts.tolist()) == ([21], [0])
-    assert (built.first_rows.tolist(), built.pages.tolist()) == ([0, 1], [3, 4])
+        assert getattr(built.arrays, name).dtype == torch.int64
+    assert (built.arrays.lengths.tolist(), built.arrays.page_starts.tolist()) == ([21], [0])
+    assert (built.arrays.first_rows.tolist(), built.arrays.pages.tolist()) == ([0, 1], [3, 4])

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from chunkfit.engine.config import MOST_CHUNKS, PRESETS
-from chunkfit.engine.graphs.sizes import CAPTURE_SIZES
+from chunkfit.engine.graphs import CAPTURE_SIZES
 from chunkfit.engine.memory import MemoryPlan, largest_batch, page_slack
 from chunkfit.files.errors import DeviceUnavailableError, UsageError
 from chunkfit.profiler.devices import resolve_device

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chunkfit.engine.config import PRESETS, resolve_model
+from chunkfit.engine import PRESETS, resolve_model
 from chunkfit.profiler.domains import SYNTHETIC_DOMAIN, cpu_domain, cuda_domain
 from chunkfit.profiler.pairs import MOST_CHUNKS, apportion, several_chunks, unequal_contexts
 from chunkfit.tables.domain import Domain

@@ -22,9 +22,9 @@ def load_state_dict(engine, state):
         layer.query_key_value.copy_(take(*(f"{name}.weight" for name in projections)))
         if layer.query_key_value_bias is not None:
             layer.query_key_value_bias.copy_(take(*(f"{name}.bias" for name in projections)))
-        if layer.query_norm is not None:
-            layer.query_norm.copy_(take(f"{at}self_attn.q_norm.weight"))
-            layer.key_norm.copy_(take(f"{at}self_attn.k_norm.weight"))
+        if layer.head_norms is not None:
+            layer.head_norms.query.copy_(take(f"{at}self_attn.q_norm.weight"))
+            layer.head_norms.key.copy_(take(f"{at}self_attn.k_norm.weight"))
         layer.attention_out.copy_(take(f"{at}self_attn.o_proj.weight"))
         layer.attention_norm.copy_(take(f"{at}input_layernorm.weight"))
         layer.mlp_norm.copy_(take(f"{at}post_attention_layernorm.weight"))

@@ -15,8 +15,8 @@ from triton.runtime import driver
 
 from chunkfit.engine import PRESETS, SequenceWork, attention
 from chunkfit.engine.attention import triton_paged
-from chunkfit.engine.graphs import captured
-from chunkfit.engine.graphs.captured import CapturedPasses
+from chunkfit.engine.graphs import runner
+from chunkfit.engine.graphs.runner import GraphRunner
 from chunkfit.engine.host_step import lay_out
 from chunkfit.engine.kernels.configurations import configurations
 from chunkfit.engine.kv_cache import allocate_kv_cache, pages_for
@@ -51,7 +51,7 @@ def passes():
     weights = random_weights(TINY, CPU, torch.bfloat16, torch.Generator())
     cache = allocate_kv_cache(TINY, 257, CPU, torch.bfloat16, None)
     decoder = Decoder(TINY, weights, cache, attention.BACKENDS["triton"].load())
-    graphs = CapturedPasses(decoder, 256, 2048, FakeCapture(CPU))
+    graphs = GraphRunner(decoder, 256, 2048, FakeCapture(CPU))
     yield
     for decodes in (0, 1, 2, 15, 16, 17, 64):
         for tokens in ([], [1], [16], [17, 5]):
@@ -78,7 +78,7 @@ def main():
         return True  # neither compile nor launch
 
     triton_paged.INTERPRETED = (64, 8)  # enough processors for splits of decodes and of chunks
-    captured.CAPTURE_SIZES = captured.DECODE_SIZES = (1, 2, 16, 48, 64)
+    runner.CAPTURE_SIZES = runner.DECODE_SIZES = (1, 2, 16, 48, 64)
     driver.set_active(NoGpu())
     knobs.runtime.jit_cache_hook = record
     running = passes()

@@ -8,8 +8,8 @@ from support.fake_cuda import CUDA, fake_cuda
 from support.fake_graphs import FakeCapture
 
 from chunkfit.engine import PRESETS, SequenceWork, attention
-from chunkfit.engine.graphs import captured
-from chunkfit.engine.graphs.captured import CapturedPasses
+from chunkfit.engine.graphs import runner
+from chunkfit.engine.graphs.runner import GraphRunner
 from chunkfit.engine.host_step import lay_out
 from chunkfit.engine.kv_cache import allocate_kv_cache, pages_for
 from chunkfit.engine.model import Decoder, random_weights
@@ -42,8 +42,8 @@ def backend(request, monkeypatch):
 
         monkeypatch.setattr(Variant, "launch", launch)
         monkeypatch.setattr(triton_paged, "_processors_and_capability", lambda device: (132, 9))
-    monkeypatch.setattr(captured, "CAPTURE_SIZES", SIZES)
-    monkeypatch.setattr(captured, "DECODE_SIZES", SIZES[:1])
+    monkeypatch.setattr(runner, "CAPTURE_SIZES", SIZES)
+    monkeypatch.setattr(runner, "DECODE_SIZES", SIZES[:1])
     return attention.BACKENDS[request.param].load()
 
 
@@ -54,12 +54,12 @@ def test_a_captured_pass_stays_on_the_gpu_and_waits_for_nothing(name, backend):
         weights = random_weights(config, CUDA, torch.bfloat16, torch.Generator())
         cache = allocate_kv_cache(config, PAGES + 1, CUDA, torch.bfloat16, None)
         capture = FakeCapture(CUDA)
-        passes = CapturedPasses(Decoder(config, weights, cache, backend), PAGES, config.context_length, capture)
+        graphs = GraphRunner(Decoder(config, weights, cache, backend), PAGES, config.context_length, capture)
         whole = backend.CAPTURES_DECODES
         assert len(capture.functions) == 3 * len(SIZES) + (1 if whole else 0)
         for decodes, chunks in BATCHES.values():
             batch = lay_out(decodes, chunks, vocab_size=config.vocab_size, pages=PAGES)
             with torch.inference_mode():
-                logits = passes.run(batch)
+                logits = graphs.run(batch)
             assert (logits.shape, logits.dtype) == ((len(decodes) + len(chunks), config.vocab_size), torch.bfloat16)
             assert logits.device == CUDA

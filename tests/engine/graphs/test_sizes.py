@@ -3,7 +3,7 @@
 import pytest
 
 from chunkfit.engine.config import PRESETS
-from chunkfit.engine.graphs.sizes import CAPTURE_SIZES, DECODE_SIZES, bucket_for
+from chunkfit.engine.graphs import CAPTURE_SIZES, DECODE_SIZES, bucket_for
 from chunkfit.engine.memory import largest_batch
 
 

@@ -9,6 +9,7 @@ from support.kernel_device import DEVICE
 from chunkfit.engine.kernels.chunk_attention import ChunkGrid, chunk_attention
 from chunkfit.engine.kernels.decode_attention import decode_attention
 from chunkfit.engine.kernels.rope_kv import rope_kv
+from chunkfit.engine.kv_cache import LayerCache
 
 PAGE = 2**31 // (16 * 64) + 3
 SLOT = 16 * PAGE
@@ -47,5 +48,5 @@ def test_chunk_attention(pool, splits):
 def test_rope_kv(pool):
     projected = torch.full((1, 3, 64), 7.0, dtype=torch.float16, device=DEVICE)
     turn = torch.ones((1, 1, 64), device=DEVICE)
-    rope_kv(projected[:, :2], projected[:, 2:], None, None, 0.0, turn, 0 * turn, ints(SLOT), pool, pool)
+    rope_kv(projected, None, turn, 0 * turn, ints(SLOT), LayerCache(pool, pool))
     assert pool[SLOT].tolist() == [7.0] * 64

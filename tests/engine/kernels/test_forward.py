@@ -9,8 +9,8 @@ import torch
 from support.kernel_device import DEVICE, INTERPRETED
 
 from chunkfit.engine import Engine, ModelConfig, SequenceWork
+from chunkfit.engine.config import Llama3RopeScaling
 from chunkfit.engine.kv_cache import pages_for
-from chunkfit.engine.rope_frequencies import Llama3RopeScaling
 
 SHAPE = ModelConfig(
     name="test",

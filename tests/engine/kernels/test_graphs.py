@@ -9,7 +9,7 @@ from support.kernel_device import DEVICE, INTERPRETED
 from support.sequences import batch
 
 from chunkfit.engine import Engine, ModelConfig
-from chunkfit.engine.graphs import captured
+from chunkfit.engine.graphs import runner
 from chunkfit.engine.graphs.capture import CAPTURES
 
 SHAPE = ModelConfig(
@@ -39,8 +39,8 @@ SIZES = (2, 8, 12)
 def engines():
     """The same weights and KV, captured and not. Of 8 decodes the keys are not split, of fewer they are."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(captured, "CAPTURE_SIZES", SIZES)
-        patch.setattr(captured, "DECODE_SIZES", SIZES[:2])
+        patch.setattr(runner, "CAPTURE_SIZES", SIZES)
+        patch.setattr(runner, "DECODE_SIZES", SIZES[:2])
         patch.setitem(CAPTURES, "cpu", FakeCapture)
         return [
             Engine(SHAPE, device=DEVICE, dtype=DTYPE, kv_tokens=16 * PAGES, attention="triton", graphs=graphs)
@@ -67,7 +67,7 @@ def test_logits_and_kv(engines, monkeypatch, decodes, chunks):
     owned = sorted(page for works in asked for work in works for page in work.pages)
     with_graphs, eager = engines
     if not chunks and len(decodes) <= 8:
-        monkeypatch.setattr(with_graphs._captured, "_pieces", {})
+        monkeypatch.setattr(with_graphs._graphs, "_piecewise", {})
     for name in ("keys", "values"):
         mine, theirs = getattr(with_graphs.cache, name), getattr(eager.cache, name)
         mine.fill_(math.nan)

@@ -36,7 +36,7 @@ def test_the_operators_in_their_order_are_the_forward_pass(switches):
     backend, eps = seam.backend_of(engine), config.rms_norm_eps
     weights, layer = engine.weights, engine.weights.layers[0]
     plan = seam.planned(engine, decodes, chunks)
-    embedded = F.embedding(step.token_ids, weights.embedding)
+    embedded = F.embedding(step.arrays.token_ids, weights.embedding)
     normed, hidden = backend.add_norm(embedded, None, layer.attention_norm, eps)
     queries = seam.rotate_and_write(
         engine, seam.project(normed, layer.query_key_value, layer.query_key_value_bias), plan
@@ -46,7 +46,7 @@ def test_the_operators_in_their_order_are_the_forward_pass(switches):
         hidden, seam.project(attended.flatten(1), layer.attention_out), layer.mlp_norm, eps
     )
     branch = seam.project(backend.silu_mul(seam.project(normed, layer.gate_up)), layer.down)
-    last = (rows.index_select(0, step.sample_rows) for rows in (hidden, branch))
+    last = (rows.index_select(0, step.arrays.sample_rows) for rows in (hidden, branch))
     logits = seam.project(backend.add_norm(*last, weights.final_norm, eps)[0], weights.lm_head)
     torch.testing.assert_close(logits, expected, rtol=1e-5, atol=1e-5)
 

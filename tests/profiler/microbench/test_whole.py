@@ -6,7 +6,7 @@ import pytest
 from support.fake_graphs import FakeCapture
 
 from chunkfit.engine import PRESETS
-from chunkfit.engine.graphs import captured
+from chunkfit.engine.graphs import runner
 from chunkfit.engine.graphs.capture import CAPTURES
 from chunkfit.profiler.devices.torch_device import TorchDevice
 from chunkfit.profiler.microbench import whole
@@ -14,8 +14,8 @@ from chunkfit.profiler.microbench import whole
 
 @pytest.mark.parametrize("graphs", [True, False])
 def test_without_graphs_is_timed_where_there_are_any(monkeypatch, graphs):
-    monkeypatch.setattr(captured, "CAPTURE_SIZES", (1, 4))
-    monkeypatch.setattr(captured, "DECODE_SIZES", (1,))
+    monkeypatch.setattr(runner, "CAPTURE_SIZES", (1, 4))
+    monkeypatch.setattr(runner, "DECODE_SIZES", (1,))
     if graphs:
         monkeypatch.setitem(CAPTURES, "cpu", FakeCapture)
     monkeypatch.setattr(whole, "parts_of", lambda config, batch: [(1, "all")])
@@ -25,7 +25,7 @@ def test_without_graphs_is_timed_where_there_are_any(monkeypatch, graphs):
     ran = []
 
     def run(device):
-        ran.append(device._engine._captured is not None)
+        ran.append(device._engine._graphs is not None)
         return SimpleNamespace(latency_ms=7.0 if ran[-1] else 9.0, event_ms=None)
 
     monkeypatch.setattr(TorchDevice, "run", run)
@@ -34,4 +34,4 @@ def test_without_graphs_is_timed_where_there_are_any(monkeypatch, graphs):
     times = whole.WARMUPS + 3
     assert ran == ([True] * times + [False] * times if graphs else [False] * times)
     assert (found.p50_ms, found.eager_p50_ms) == ((7.0, 9.0) if graphs else (9.0, None))
-    assert (engine._engine._captured is not None) == graphs
+    assert (engine._engine._graphs is not None) == graphs

@@ -4,7 +4,7 @@ import pytest
 import torch
 from support.kernel_device import DEVICE, close
 
-from chunkfit.engine.kernels.split_reduction import reduce_splits, workspace
+from chunkfit.engine.kernels.online_softmax import reduce_splits, workspace
 
 
 @pytest.mark.parametrize("splits", [2, 16, 17, 40])

@@ -9,10 +9,9 @@ from support import sequences
 from support.fake_graphs import FakeCapture
 
 from chunkfit.engine import Engine, ModelConfig, SequenceWork
-from chunkfit.engine.graphs import captured
+from chunkfit.engine.graphs import CAPTURE_SIZES, DECODE_SIZES, runner
 from chunkfit.engine.graphs.capture import CAPTURES
-from chunkfit.engine.graphs.piecewise import Pieces
-from chunkfit.engine.graphs.sizes import CAPTURE_SIZES, DECODE_SIZES
+from chunkfit.engine.graphs.piecewise import PiecewiseGraph
 from chunkfit.engine.kv_cache import PAGE_SIZE
 from chunkfit.engine.model import Decoder
 from chunkfit.files.errors import DeviceUnavailableError, UsageError
@@ -153,17 +152,17 @@ def test_no_sequence_may_have_the_page_of_padding(engines):
 def spied(monkeypatch):
     """An engine, and what ran: sizes of pieces, "eager" for a pass that none did."""
     engine, seen = build(True)[0], []
-    run, forward = Pieces.run, Decoder.forward
+    run, forward = PiecewiseGraph.run, Decoder.forward
 
     def ran(pieces, step, tokens):
-        seen.append(len(pieces.handover.hidden))
+        seen.append(len(pieces.activations.hidden))
         return run(pieces, step, tokens)
 
     def passed(decoder, step, out=None):
         seen.append("eager")
         return forward(decoder, step, out)
 
-    monkeypatch.setattr(Pieces, "run", ran)
+    monkeypatch.setattr(PiecewiseGraph, "run", ran)
     monkeypatch.setattr(Decoder, "forward", passed)
     return engine, seen
 
@@ -201,8 +200,8 @@ def test_largest_first_each_once_in_one_pool():
     sizes = [size for size in reversed(CAPTURE_SIZES) for _ in range(SHAPE.layers + 1)]
     assert len(capture.functions) == len(sizes)
     for function, size in zip(capture.functions, sizes, strict=True):
-        (handover,) = {id(c): c for c in map(content, function.__closure__) if hasattr(c, "attended")}.values()
-        assert len(handover.attended) == size
+        (activations,) = {id(c): c for c in map(content, function.__closure__) if hasattr(c, "attended")}.values()
+        assert len(activations.attended) == size
 
 
 def content(cell):
@@ -263,8 +262,8 @@ def test_decode_sizes_end_where_decodes_do(monkeypatch):
     whole = type("Whole", (), {f: staticmethod(getattr(engine._decoder.backend, f)) for f in BACKEND})
     whole.CAPTURES_DECODES = True
     asked = []
-    monkeypatch.setattr(captured, "capture_decodes", lambda *args: asked.append(args[2:5]))
-    captured.CapturedPasses(replace(engine._decoder, backend=whole), 750, 99, FakeCapture("cpu"))
+    monkeypatch.setattr(runner, "capture_decodes", lambda *args: asked.append(args[2:5]))
+    runner.GraphRunner(replace(engine._decoder, backend=whole), 750, 99, FakeCapture("cpu"))
     assert [size for size, *_ in asked] == list(reversed(DECODE_SIZES))
     assert {longest for _, longest, _ in asked} == {99}
     assert {logits.data_ptr() for *_, logits in asked} == {asked[0][2].data_ptr()}

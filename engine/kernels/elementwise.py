@@ -1,4 +1,4 @@
-"""Root mean square norm (Zhang and Sennrich, 2019) of the residual stream, with the addition that precedes it."""
+"""RMSNorm (Zhang and Sennrich, 2019) with the residual addition before it, and SwiGLU's gate (Shazeer, 2020)."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from .variant import Variant, options, padded
 
 if TYPE_CHECKING:
     import torch
+
+SILU_BLOCK = 1024
 
 
 @triton.jit
@@ -42,7 +44,7 @@ def _norm(
 
 
 @functools.cache
-def variant(width: int, eps: float, add: bool) -> Variant:
+def rms_norm_variant(width: int, eps: float, add: bool) -> Variant:
     block = padded(width)
     return Variant(
         _norm,
@@ -62,5 +64,29 @@ def rms_norm(hidden: torch.Tensor, branch: torch.Tensor | None, weight: torch.Te
     rows, width = hidden.shape
     out = torch.empty_like(hidden)
     added = hidden if branch is None else branch
-    variant(width, eps, branch is not None).launch((rows,), hidden, added, weight, out)
+    rms_norm_variant(width, eps, branch is not None).launch((rows,), hidden, added, weight, out)
+    return out
+
+
+@triton.jit
+def _silu_mul(gate_up, out, WIDTH: tl.constexpr, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)  # rows times 2 WIDTH passes 2^31 at 75,000 tokens of an 8B model
+    column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    inside = column < WIDTH
+    gate = tl.load(gate_up + row * (2 * WIDTH) + column, mask=inside, other=0.0).to(tl.float32)
+    up = tl.load(gate_up + row * (2 * WIDTH) + WIDTH + column, mask=inside, other=0.0).to(tl.float32)
+    product = gate / (1.0 + tl.exp(-gate)) * up
+    tl.store(out + row * WIDTH + column, product.to(out.dtype.element_ty), mask=inside)
+
+
+@functools.cache
+def silu_mul_variant(width: int) -> Variant:
+    return Variant(_silu_mul, {"WIDTH": width, "BLOCK": SILU_BLOCK}, options(warps=4))
+
+
+def silu_mul(gate_up: torch.Tensor) -> torch.Tensor:
+    """gate_up (rows, 2 width), contiguous, the gates first -> silu(gate) * up (rows, width), in float32 between."""
+    rows, width = gate_up.shape[0], gate_up.shape[1] // 2
+    out = gate_up.new_empty((rows, width))
+    silu_mul_variant(width).launch((rows, triton.cdiv(width, SILU_BLOCK)), gate_up, out)
     return out

@@ -7,11 +7,11 @@ import torch
 from support.kernel_device import DEVICE, DTYPES, close
 from support.pairwise import pairwise
 
-from chunkfit.engine.kernels.rms_norm import rms_norm
+from chunkfit.engine.attention.base import HeadNorms
+from chunkfit.engine.kernels.elementwise import rms_norm, silu_mul
 from chunkfit.engine.kernels.rope_kv import rope_kv
-from chunkfit.engine.kernels.silu_mul import silu_mul
-from chunkfit.engine.rope import rotation
-from chunkfit.engine.rope_frequencies import rope_frequencies
+from chunkfit.engine.kv_cache import LayerCache
+from chunkfit.engine.rope import rope_frequencies, rotation
 
 
 def normal(*shape, dtype, seed=0):
@@ -41,7 +41,6 @@ def test_rms_norm(case, add):
 def test_rope_and_kv_write(case):
     (heads, kv_heads), head_dim, tokens = case["heads"], case["head_dim"], case["tokens"]
     projected = normal(tokens, heads + 2 * kv_heads, head_dim, dtype=case["dtype"])
-    queries_keys, new_values = projected[:, : heads + kv_heads], projected[:, heads + kv_heads :]
     before = projected.clone()
     positions = torch.tensor([0, 3, 100_000, 17, 1][:tokens], device=DEVICE)
     slots = torch.tensor([9, 2, 5, 0, 7][:tokens], device=DEVICE)
@@ -50,8 +49,8 @@ def test_rope_and_kv_write(case):
     cos, signed_sin = rotation(positions, frequencies, torch.float32)
     query_norm, key_norm = (normal(head_dim, dtype=case["dtype"], seed=seed) for seed in (1, 2))
     eps = 0.5  # large, so that it shows
-    norms = (query_norm, key_norm) if case["norm"] else (None, None)
-    rope_kv(queries_keys, new_values, *norms, eps, cos, signed_sin, slots, keys, values)
+    norms = HeadNorms(query_norm, key_norm, eps) if case["norm"] else None
+    rope_kv(projected, norms, cos, signed_sin, slots, LayerCache(keys, values))
 
     given = before[:, : heads + kv_heads].double()
     if case["norm"]:
