@@ -38,9 +38,9 @@ from chunkfit.engine.facts import require_device
 from chunkfit.engine.hf_config import resolve_model
 from chunkfit.profiler.devices import resolve_device
 from chunkfit.profiler.devices.torch_device import measuring_threads
-from chunkfit.profiler.microbench import chunk_attention, decode_attention
-from chunkfit.profiler.microbench.bench import Bench, Operator
-from chunkfit.profiler.microbench.timing import Call, Timer
+from chunkfit.profiler.microbench.attention import chunk_operators, decode_operators
+from chunkfit.profiler.microbench.cold_timing import Call, ColdTimer
+from chunkfit.profiler.microbench.operator_buffers import Operator, OperatorBuffers
 from chunkfit.profiler.timing import quiet_gc
 
 ROUNDS = 3  # of ours and theirs in turn
@@ -91,21 +91,21 @@ def cases(config: ModelConfig, item: int, kind: str, quick: bool) -> list[Case]:
     return [
         *(
             Case(f"chunk {c} after {u}", operator, 1, c, u + c)
-            for (c, u), operator in zip(chunks, chunk_attention.operators(config, item, chunks), strict=True)
+            for (c, u), operator in zip(chunks, chunk_operators(config, item, chunks), strict=True)
         ),
         *(
             Case(f"decode {n} x {k}", operator, n, 1, k)
-            for (n, k), operator in zip(decodes, decode_attention.operators(config, item, decodes), strict=True)
+            for (n, k), operator in zip(decodes, decode_operators(config, item, decodes), strict=True)
         ),
     ]
 
 
-def peer_call(bench: Bench, case: Case, peer: Peer) -> Call:
+def peer_call(buffers: OperatorBuffers, case: Case, peer: Peer) -> Call:
     """SDPA on buffers of its own. Raises ValueError for a mask that is too large to be part of a comparison."""
-    config = bench.config
+    config = buffers.config
 
     def heads(count: int, tokens: int) -> torch.Tensor:
-        return bench.take(case.sequences, tokens, count, config.head_dim).transpose(1, 2)
+        return buffers.take(case.sequences, tokens, count, config.head_dim).transpose(1, 2)
 
     queries = heads(config.heads, case.tokens)
     keys, values = heads(config.kv_heads, case.length), heads(config.kv_heads, case.length)
@@ -115,7 +115,7 @@ def peer_call(bench: Bench, case: Case, peer: Peer) -> Call:
     elif case.tokens > 1 and not peer.dense_mask:
         options["attn_mask"] = causal_lower_right(case.tokens, case.length)
     elif case.tokens > 1:
-        if case.tokens * case.length * bench.item > MOST_MASK_BYTES:
+        if case.tokens * case.length * buffers.item > MOST_MASK_BYTES:
             raise ValueError(f"a dense mask of {case.tokens} x {case.length} would be most of what is read")
         options["attn_mask"] = dense_mask(case.tokens, case.length, queries)
     return lambda: F.scaled_dot_product_attention(queries, keys, values, **options)  # type: ignore[arg-type]
@@ -139,13 +139,13 @@ class Side:
         return nullcontext() if self.backend is None else sdpa_kernel(self.backend)
 
 
-def sides_of(bench: Bench, case: Case, peers: tuple[Peer, ...]) -> list[Side]:
+def sides_of(buffers: OperatorBuffers, case: Case, peers: tuple[Peer, ...]) -> list[Side]:
     masked = " with a dense mask" if 1 < case.tokens < case.length else ""
-    ours = Side("ours", None, partial(case.ours.make, bench))
+    ours = Side("ours", None, partial(case.ours.make, buffers))
     return [
         ours,
         *(
-            Side(peer.name + masked * peer.dense_mask, peer.backend, partial(peer_call, bench, case, peer))
+            Side(peer.name + masked * peer.dense_mask, peer.backend, partial(peer_call, buffers, case, peer))
             for peer in peers
         ),
     ]
@@ -164,9 +164,9 @@ def refusal(side: Side) -> str | None:
     return None
 
 
-def compared(bench: Bench, case: Case, peers: tuple[Peer, ...], replays: int) -> list[Row]:
-    timer, size = bench.timer, case.ours.footprint_bytes
-    sides = sides_of(bench, case, peers)
+def compared(buffers: OperatorBuffers, case: Case, peers: tuple[Peer, ...], replays: int) -> list[Row]:
+    timer, size = buffers.timer, case.ours.footprint_bytes
+    sides = sides_of(buffers, case, peers)
     refusals = {side.name: refusal(side) for side in sides}
     rows = [
         Row(f"{case.title}: {name}", None, f"refused: {reason}", 0)
@@ -207,10 +207,12 @@ def main() -> None:
     config = resolve_model(arguments.model or ("llama-3-8b" if device.type == "cuda" else "tiny"))
     item = DEFAULT_DTYPES[device.type].itemsize
     listed = cases(config, item, device.type, arguments.quick)
-    timer = Timer(device)
+    timer = ColdTimer(device)
     largest = max(case.ours.footprint_bytes + case.ours.bytes_moved for case in listed)
     pool = max(timer.rotated_bytes // (2 * config.kv_size * item), max(2 * case.ours.kv_tokens for case in listed))
-    bench = Bench(config, str(device), timer, timer.rotated_bytes + 2 * largest + (1 << 20), pool + 64)
+    # The arena holds SDPA's keys and values too.
+    arena = timer.rotated_bytes + 2 * largest + (1 << 20)
+    buffers = OperatorBuffers(config, str(device), timer, arena, pool + 64)
     gpu = torch.cuda.get_device_name(device) if device.type == "cuda" else None
     packages = ("chunkfit", "torch", "triton", "numpy")
     with (
@@ -219,7 +221,7 @@ def main() -> None:
         torch.inference_mode(),
     ):
         for case in listed:
-            rows += compared(bench, case, PEERS[device.type], 15 if arguments.quick else 60)
+            rows += compared(buffers, case, PEERS[device.type], 15 if arguments.quick else 60)
 
 
 if __name__ == "__main__":

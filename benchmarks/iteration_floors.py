@@ -32,10 +32,10 @@ from chunkfit.engine.hf_config import resolve_model
 from chunkfit.profiler.devices import resolve_device
 from chunkfit.profiler.devices.torch_device import TorchDevice, measuring_threads
 from chunkfit.profiler.microbench import ceilings
-from chunkfit.profiler.microbench.bench import Bench
-from chunkfit.profiler.microbench.grid import Point
-from chunkfit.profiler.microbench.timing import Timer
-from chunkfit.profiler.microbench.whole import open_engine
+from chunkfit.profiler.microbench.cold_timing import ColdTimer
+from chunkfit.profiler.microbench.iterations import open_engine
+from chunkfit.profiler.microbench.operator_buffers import OperatorBuffers
+from chunkfit.profiler.microbench.operator_sizes import Point
 from chunkfit.profiler.timing import quiet_gc
 from chunkfit.tables import Batch
 
@@ -73,13 +73,13 @@ def chunk_flops(config: ModelConfig, c: int, u: int) -> int:
 
 def measured_ceilings(config: ModelConfig, device: torch.device, replays: int) -> tuple[float, float]:
     """(bytes per second, FLOPs per second)."""
-    timer, item = Timer(device), DEFAULT_DTYPES[device.type].itemsize
+    timer, item = ColdTimer(device), DEFAULT_DTYPES[device.type].itemsize
     operators = ceilings.operators(config, item, device.type, timer.cache_bytes)
     room = timer.rotated_bytes + max(2 * (o.footprint_bytes + o.bytes_moved) for o in operators)
-    bench = Bench(config, str(device), timer, room, 64)
+    buffers = OperatorBuffers(config, str(device), timer, room, 64)
     best = {"copy": 0.0, "matrix": 0.0}
     for operator in operators:
-        calls = [operator.make(bench) for _ in range(timer.copies(operator.footprint_bytes, replays))]
+        calls = [operator.make(buffers) for _ in range(timer.copies(operator.footprint_bytes, replays))]
         seconds = float(np.median(timer.cold(calls, operator.footprint_bytes, replays))) / 1e3
         work = operator.bytes_moved if operator.name == "copy" else operator.flops
         best[operator.name] = max(best[operator.name], work / seconds)

@@ -50,21 +50,14 @@ def microbench(
     device = resolve_device(device)
     if device == "synthetic":
         raise UsageError("device 'synthetic' has no operators: expected auto, cuda or cpu")
-    from ..profiler.microbench.run import microbench as measure
+    from ..profiler.microbench.measure import MicrobenchOptions
+    from ..profiler.microbench.measure import microbench as measure
     from .measure_progress import DEFAULT_MODELS
 
     budget = minutes if minutes is not None else QUICK_MINUTES if quick else FULL_MINUTES
+    options = MicrobenchOptions(device, model or DEFAULT_MODELS.get(device, "tiny"), budget, quick, seed, attention)
     with _Progress(budget) as progress:
-        result = measure(
-            device,
-            model or DEFAULT_MODELS.get(device, "tiny"),
-            minutes=budget,
-            quick=quick,
-            seed=seed,
-            attention=attention,
-            command=" ".join(["chunkfit", *sys.argv[1:]]),
-            progress=progress.show,
-        )
+        result = measure(options, command=" ".join(["chunkfit", *sys.argv[1:]]), progress=progress.show)
     result.save(out)
     written = f"written: {out}"
     if plot:

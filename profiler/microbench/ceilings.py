@@ -1,15 +1,15 @@
 """The two ceilings: how fast memory is copied and how fast matrices are multiplied.
 
-Convention: a copy moves its bytes twice, read and written; what a CPU fetches before it overwrites is not counted.
-A product of square matrices takes 2 m^3 FLOPs; the rate is that of the fastest size, in the engine's dtype. An
-operator that only reads may pass the copy's bandwidth.
+Convention: a copy moves its bytes twice, read and written; a CPU's fetch of the overwritten lines is not counted. A
+product of square matrices takes 2 m^3 FLOPs; the rate is that of the fastest size, in the engine's dtype. An operator
+that only reads may exceed the copy's bandwidth.
 """
 
 from __future__ import annotations
 
 from ...engine.config import ModelConfig
-from .bench import Bench, Operator
-from .timing import Call
+from .cold_timing import Call
+from .operator_buffers import Operator, OperatorBuffers
 
 FAMILY = "ceiling"
 # Bytes of one copy at least, and rows of the square matrices.
@@ -23,16 +23,16 @@ def operators(config: ModelConfig, item: int, kind: str, cache_bytes: int) -> li
 
 
 def _copy(item: int, size: int) -> Operator:
-    def make(bench: Bench) -> Call:
-        source, target = bench.take(size // item), bench.take(size // item)
+    def make(buffers: OperatorBuffers) -> Call:
+        source, target = buffers.take(size // item), buffers.take(size // item)
         return lambda: target.copy_(source)
 
     return Operator(FAMILY, "copy", {"bytes": size}, 2 * size, 0, 2 * size, make)
 
 
 def _matrix(item: int, rows: int) -> Operator:
-    def make(bench: Bench) -> Call:
-        left, right = bench.take(rows, rows), bench.take(rows, rows)
+    def make(buffers: OperatorBuffers) -> Call:
+        left, right = buffers.take(rows, rows), buffers.take(rows, rows)
         return lambda: left @ right
 
     return Operator(FAMILY, "matrix", {"rows": rows}, 3 * item * rows**2, 2 * rows**3, 2 * item * rows**2, make)

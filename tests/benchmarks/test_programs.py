@@ -12,8 +12,8 @@ import torch
 from torch.nn.attention import SDPBackend
 
 from chunkfit.engine import PRESETS
-from chunkfit.profiler.microbench.bench import Bench
-from chunkfit.profiler.microbench.timing import Timer
+from chunkfit.profiler.microbench.cold_timing import ColdTimer
+from chunkfit.profiler.microbench.operator_buffers import OperatorBuffers
 
 TINY, LLAMA = PRESETS["tiny"], PRESETS["llama-3-8b"]
 
@@ -36,8 +36,8 @@ def test_the_flops_of_a_chunk():
 
 
 @pytest.fixture
-def bench():
-    return Bench(TINY, "cpu", Timer(torch.device("cpu")), 1 << 22, 64)
+def buffers():
+    return OperatorBuffers(TINY, "cpu", ColdTimer(torch.device("cpu")), 1 << 22, 64)
 
 
 def dense(queries, keys, values):
@@ -52,26 +52,26 @@ def dense(queries, keys, values):
 
 @pytest.mark.parametrize("dense_mask", [False, True])
 @pytest.mark.parametrize(("tokens", "length"), [(8, 8), (8, 20), (1, 20)])
-def test_sdpa_computes_what_we_compute(bench, monkeypatch, tokens, length, dense_mask):
+def test_sdpa_computes_what_we_compute(buffers, monkeypatch, tokens, length, dense_mask):
     """Grouped heads, and the mask of a chunk after a prefix at its lower right."""
     taken = []
-    take = bench.take
-    monkeypatch.setattr(bench, "take", lambda *shape: taken.append(take(*shape)) or taken[-1])
+    take = buffers.take
+    monkeypatch.setattr(buffers, "take", lambda *shape: taken.append(take(*shape)) or taken[-1])
     case = attention_vs_sdpa.Case("", None, 2, tokens, length)
     peer = attention_vs_sdpa.Peer("math", SDPBackend.MATH, dense_mask)
-    found = attention_vs_sdpa.peer_call(bench, case, peer)().transpose(1, 2)
+    found = attention_vs_sdpa.peer_call(buffers, case, peer)().transpose(1, 2)
     expected = torch.stack([dense(*parts) for parts in zip(*taken, strict=True)])
     torch.testing.assert_close(found, expected)
 
 
-def test_what_a_back_end_refuses_is_said_and_left_out(bench):
+def test_what_a_back_end_refuses_is_said_and_left_out(buffers):
     (case,) = (c for c in attention_vs_sdpa.cases(TINY, 4, "cpu", True) if c.title.startswith("decode"))
-    bench = Bench(TINY, "cpu", Timer(torch.device("cpu")), 1 << 22, 2 * case.ours.kv_tokens)
+    buffers = OperatorBuffers(TINY, "cpu", ColdTimer(torch.device("cpu")), 1 << 22, 2 * case.ours.kv_tokens)
     peers = (
         attention_vs_sdpa.Peer("math", SDPBackend.MATH, True),
         attention_vs_sdpa.Peer("cudnn", SDPBackend.CUDNN_ATTENTION, True),
     )
-    rows = {row.name: row for row in attention_vs_sdpa.compared(bench, case, peers, 3)}
+    rows = {row.name: row for row in attention_vs_sdpa.compared(buffers, case, peers, 3)}
     assert set(rows) == {f"{case.title}: {name}" for name in ("ours", "math", "math / ours", "cudnn")}
     assert rows[f"{case.title}: cudnn"].value is None
     assert rows[f"{case.title}: cudnn"].unit.startswith("refused: ")

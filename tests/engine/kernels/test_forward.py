@@ -9,6 +9,7 @@ import torch
 from support.kernel_device import DEVICE, INTERPRETED
 
 from chunkfit.engine import Engine, ModelConfig, SequenceWork
+from chunkfit.engine.attention.base import HeadNorms
 from chunkfit.engine.config import Llama3RopeScaling
 from chunkfit.engine.kv_cache import pages_for
 
@@ -42,8 +43,13 @@ def pair(shape):
         getattr(exact.weights, name).copy_(getattr(tested.weights, name))
     for mine, theirs in zip(exact.weights.layers, tested.weights.layers, strict=True):
         for field in fields(mine):
-            if (weight := getattr(mine, field.name)) is not None:
-                weight.copy_(getattr(theirs, field.name))
+            if (weight := getattr(mine, field.name)) is None:
+                continue
+            pairs = [(weight, getattr(theirs, field.name))]
+            if isinstance(weight, HeadNorms):
+                pairs = zip(weight[:2], pairs[0][1][:2], strict=True)
+            for target, source in pairs:
+                target.copy_(source)
     exact.cache.keys.copy_(tested.cache.keys)
     exact.cache.values.copy_(tested.cache.values)
     return tested, exact

@@ -1,10 +1,10 @@
 import pytest
 import torch
 
-from chunkfit.profiler.microbench import ceilings, run, timing
-from chunkfit.profiler.microbench.grid import Grid
+from chunkfit.profiler.microbench import ceilings, cold_timing, measure
+from chunkfit.profiler.microbench.operator_sizes import OperatorSizes
 
-GRID = Grid(
+SIZES = OperatorSizes(
     tokens=(1, 4, 16, 64, 128),
     decodes=((4, 64), (4, 10**9)),
     chunks=((32, 16),),
@@ -17,24 +17,23 @@ def small_machine():
     """A cache of 2 MiB, so that evicting it takes no time, and small ceilings; threads as they were before."""
     before = torch.get_num_threads()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(timing, "cache_bytes", lambda device: 2 << 20)
+        patch.setattr(cold_timing, "cache_bytes", lambda device: 2 << 20)
         patch.setitem(ceilings.COPY_BYTES, "cpu", 4 << 20)
         patch.setitem(ceilings.MATRIX_ROWS, "cpu", (128, 256))
-        patch.setattr(run, "MOST_REPLAYS", 110)
+        patch.setattr(measure, "MOST_REPLAYS", 110)
         yield
     torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="session")
-def small_grid():
-    return GRID
+def small_sizes():
+    return SIZES
 
 
 @pytest.fixture(scope="session")
 def measured(small_machine):
     """Real timings of a few small operators on this machine, and what progress said."""
     said = []
-    result = run.microbench(
-        "cpu", "tiny", minutes=1, grid=GRID, command="a test", progress=lambda *line: said.append(line)
-    )
+    options = measure.MicrobenchOptions("cpu", "tiny", 1, sizes=SIZES)
+    result = measure.microbench(options, command="a test", progress=lambda *line: said.append(line))
     return result, said

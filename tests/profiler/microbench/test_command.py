@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from chunkfit.cli.main import app
 from chunkfit.cli.microbench import _shown
-from chunkfit.profiler.microbench import grid
+from chunkfit.profiler.microbench import operator_sizes
 from chunkfit.profiler.microbench.plot import save_plot
 from chunkfit.profiler.microbench.results import load
 
@@ -20,8 +20,8 @@ def invoke(*arguments):
     return CliRunner().invoke(app, ["microbench", *map(str, arguments)])
 
 
-def test_it_leaves_a_file_and_a_picture(tmp_path, monkeypatch, small_grid):
-    monkeypatch.setitem(grid.GRIDS, ("cpu", True), small_grid)
+def test_it_leaves_a_file_and_a_picture(tmp_path, monkeypatch, small_sizes):
+    monkeypatch.setitem(operator_sizes.SIZES, ("cpu", True), small_sizes)
     out = tmp_path / "m.json"
     done = invoke("--device", "cpu", "--quick", "--minutes", 0.001, "--out", out, "--plot", "--json")
     assert done.exit_code == 0, done.output

@@ -7,8 +7,8 @@ import pytest
 from chunkfit.engine import PRESETS
 from chunkfit.files.errors import DeviceUnavailableError, ProfileFormatError, UsageError
 from chunkfit.profiler.microbench import results
-from chunkfit.profiler.microbench.grid import parts_of
-from chunkfit.profiler.microbench.run import LEAST_REPLAYS, microbench
+from chunkfit.profiler.microbench.measure import LEAST_REPLAYS, MicrobenchOptions, microbench
+from chunkfit.profiler.microbench.operator_sizes import parts_of
 
 CONFIG = PRESETS["tiny"]
 
@@ -48,13 +48,13 @@ def test_the_ridge_is_that_of_the_token_parallel_rows(measured):
     assert result.ridge.tokens is None or 1 < result.ridge.tokens < 128
 
 
-def test_whole_iterations_less_their_operators(measured, small_grid):
+def test_whole_iterations_less_their_operators(measured, small_sizes):
     result, _ = measured
     rows = {row.key: row for row in result.rows}
     assert [(w.decodes, w.context_tokens, w.chunk_tokens, w.prefix_tokens) for w in result.whole] == list(
-        small_grid.batches
+        small_sizes.batches
     )
-    for batch, whole in zip(small_grid.batches, result.whole, strict=True):
+    for batch, whole in zip(small_sizes.batches, result.whole, strict=True):
         parts = parts_of(CONFIG, batch)
         assert whole.operators_cold_ms == pytest.approx(sum(times * rows[key].p50_ms for times, key in parts))
         assert whole.operators_warm_ms == pytest.approx(sum(times * rows[key].warm_p50_ms for times, key in parts))
@@ -64,9 +64,9 @@ def test_whole_iterations_less_their_operators(measured, small_grid):
         assert 0 < whole.fastest_ms <= whole.p50_ms
 
 
-def test_a_spent_budget_leaves_out_operators_and_says_so(small_grid):
+def test_a_spent_budget_leaves_out_operators_and_says_so(small_sizes):
     """The ceilings and the ridge are always there."""
-    result = microbench("cpu", "tiny", minutes=1e-6, grid=small_grid)
+    result = microbench(MicrobenchOptions("cpu", "tiny", 1e-6, sizes=small_sizes))
     assert {row.family for row in result.rows} == {"ceiling", "token_parallel"}
     assert result.whole == []
     reasons = {skipped.name: skipped.reason for skipped in result.skipped}
@@ -107,21 +107,21 @@ def test_what_cannot_be_meant_or_had():
 
     for minutes in (0.0, -1.0, float("nan"), float("inf")):
         with pytest.raises(UsageError, match="minutes"):
-            microbench("cpu", "tiny", minutes=minutes)
+            microbench(MicrobenchOptions("cpu", "tiny", minutes))
     with pytest.raises(UsageError, match="gpt-9"):
-        microbench("cpu", "gpt-9", minutes=1)
+        microbench(MicrobenchOptions("cpu", "gpt-9", 1))
     if not torch.cuda.is_available():
         with pytest.raises(DeviceUnavailableError, match="cuda"):
-            microbench("cuda", "tiny", minutes=1)
+            microbench(MicrobenchOptions("cuda", "tiny", 1))
 
 
 @pytest.mark.gpu
-def test_on_a_gpu(small_grid):
+def test_on_a_gpu(small_sizes):
     import torch
 
     if not torch.cuda.is_available():
         pytest.skip("needs a CUDA device")
-    result = microbench("cuda", "tiny", minutes=0.5, grid=small_grid)
+    result = microbench(MicrobenchOptions("cuda", "tiny", 0.5, sizes=small_sizes))
     assert result.machine.cold_check.cold
     assert all(whole.event_p50_ms is not None for whole in result.whole)
     assert all(whole.eager_p50_ms is not None for whole in result.whole)

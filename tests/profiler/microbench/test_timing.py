@@ -4,16 +4,18 @@ import numpy as np
 import pytest
 import torch
 
-from chunkfit.profiler.microbench import caches, timing
-from chunkfit.profiler.microbench.timing import Timer
+from chunkfit.profiler.microbench import cold_timing
+from chunkfit.profiler.microbench.cold_timing import ColdTimer
 
+# The fixtures of this folder replace it.
+CACHE_BYTES = cold_timing.cache_bytes
 CPU = torch.device("cpu")
 
 
 @pytest.fixture
 def timer(monkeypatch):
-    monkeypatch.setattr(timing, "cache_bytes", lambda device: 1 << 20)
-    return Timer(CPU)
+    monkeypatch.setattr(cold_timing, "cache_bytes", lambda device: 1 << 20)
+    return ColdTimer(CPU)
 
 
 @pytest.mark.parametrize("footprint", [100, 50_000, 1_000_000, 2_000_000, 10_000_000])
@@ -40,17 +42,17 @@ def test_between_two_uses_of_a_buffer_lies_more_than_the_cache(timer, monkeypatc
 
 
 def test_a_rotated_read_is_slower_than_a_repeated_one_on_this_machine(monkeypatch):
-    monkeypatch.setattr(timing, "cache_bytes", caches.cache_bytes)
-    timer = Timer(CPU)
+    monkeypatch.setattr(cold_timing, "cache_bytes", CACHE_BYTES)
+    timer = ColdTimer(CPU)
     checks = [timer.cold_check() for _ in range(3)]
-    assert max(check.ratio for check in checks) > timing.COLD_RATIO
-    assert all(check.cold == (check.ratio > timing.COLD_RATIO) for check in checks)
+    assert max(check.ratio for check in checks) > cold_timing.COLD_RATIO
+    assert all(check.cold == (check.ratio > cold_timing.COLD_RATIO) for check in checks)
 
 
 def test_every_replay_is_one_call(timer):
     called = []
     times = timer.warm(lambda: called.append(1), 40)
-    assert (len(times), len(called)) == (40, 40 + timing.WARMUPS)
+    assert (len(times), len(called)) == (40, 40 + cold_timing.WARMUPS)
     assert min(times) > 0
     assert len(set(times)) > 1
 
@@ -90,7 +92,7 @@ def test_on_cuda_calls_are_enqueued_behind_work_each_between_its_own_events(time
     timer._scratch = type("Scratch", (), {"add_": lambda self, x: cuda.log.append("busy")})()
     times = timer.cold([lambda: cuda.log.append("call")] * 2, 10_000_000, 40)
     assert times == [2.0] * 40
-    text = " ".join(cuda.log[timing.WARMUPS + 1 :])
+    text = " ".join(cuda.log[cold_timing.WARMUPS + 1 :])
     rounds = [part.strip() for part in text.split("wait") if part.strip()]
     assert [part.count("call") for part in rounds] == [2] * 20
     for part in rounds:
@@ -103,6 +105,6 @@ def test_the_largest_cache_is_found_and_strange_files_are_passed_over(tmp_path):
         (tmp_path / name).mkdir()
         (tmp_path / name / "size").write_text(size)
     (tmp_path / "index6").mkdir()
-    assert caches._host_caches(tmp_path) == {"index0": 48 << 10, "index3": 32 << 20}
-    assert caches.cache_bytes(CPU) >= 1 << 18
-    assert np.isfinite(caches.cache_bytes(CPU))
+    assert cold_timing._host_caches(tmp_path) == {"index0": 48 << 10, "index3": 32 << 20}
+    assert CACHE_BYTES(CPU) >= 1 << 18
+    assert np.isfinite(CACHE_BYTES(CPU))

@@ -1,4 +1,4 @@
-"""What the operators are made of: buffers cut from one arena of random values, and pages of a one-layer engine."""
+"""Operators, and their buffers: parts of one arena of random values, and pages of a one-layer engine."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from ...engine.config import ModelConfig
 from ...engine.engine import Engine
 from ...engine.host_step import SequenceWork
 from ...engine.kv_cache import pages_for
+from .cold_timing import Call, ColdTimer
 from .results import Key, key_of
-from .timing import Call, Timer
 
-Make = Callable[["Bench"], Call]
+Make = Callable[["OperatorBuffers"], Call]
 
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """One operator at one size. make: a call on buffers of its own, each time it is asked.
+    """One operator at one size. make: takes buffers and returns a call on them; each result has other buffers.
 
     footprint_bytes: distinct memory of one call, inputs and weights; kv_tokens: pages it needs of the pool.
     """
@@ -40,11 +40,11 @@ class Operator:
         return key_of(self.name, dict(self.sizes))
 
 
-class Bench:
+class OperatorBuffers:
     """Buffers for operators of `config` on one device.
 
-    arena_bytes: room for matrices and activations; kv_tokens: of the pool, of one layer. Both wrap around: sets of
-    buffers are distinct as long as they fit.
+    arena_bytes: size of the arena of matrices and activations. kv_tokens: capacity of the pool, one layer. Both wrap
+    around, so buffers are distinct as long as they fit.
     Raises DeviceUnavailableError when arena or pool do not fit the device, as the engine does.
     """
 
@@ -52,7 +52,7 @@ class Bench:
         self,
         config: ModelConfig,
         device: str,
-        timer: Timer,
+        timer: ColdTimer,
         arena_bytes: int,
         kv_tokens: int,
         seed: int = 0,
@@ -60,7 +60,7 @@ class Bench:
     ) -> None:
         self.config = config
         self.timer = timer
-        # The engine's own pool, filled with random values; one layer of it, since a layer is what is timed.
+        # Operators of one layer are timed, on the pool of an engine with one layer, filled with random values.
         one_layer = replace(config, layers=1)
         self.engine = Engine(
             one_layer, device=device, kv_tokens=kv_tokens, seed=seed, attention=attention, graphs=False
@@ -69,7 +69,7 @@ class Bench:
         self._rng = np.random.default_rng(seed)
         self._pages = self._rng.permutation(self.engine.allocator.pages)
         self._next_page = 0
-        # As weights are drawn: products of rows and matrices keep the size of their values.
+        # The scale of the weights: products of rows and matrices keep the size of their values.
         self._arena = torch.empty(arena_bytes // self.item, device=self.engine.device, dtype=self.engine.dtype)
         generator = torch.Generator(self.engine.device).manual_seed(seed)
         self._arena.normal_(0.0, 1 / math.sqrt(config.hidden_size), generator=generator)

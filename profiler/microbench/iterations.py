@@ -1,7 +1,7 @@
-"""A whole iteration of the engine beside the sum of its operators.
+"""A whole iteration of the engine, and the sum of its operators.
 
-The rest is what no operator does: building indices, the embedding, sampling, launch gaps of the host, and on a
-cache that holds the whole model the difference between cold and warm.
+The difference is the time of metadata, embedding, sampling and launch gaps of the host, and, where the cache holds the
+whole model, the difference between cold and warm operators.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ...tables.batch import Batch
 from ...tables.domain import Domain
 from ..devices.base import DeviceSpec, Sample
 from ..devices.torch_device import TorchDevice
-from .grid import Point, parts_of
+from .operator_sizes import Point, parts_of
 from .results import Key, OperatorRowV1, WholeV1
 
 WARMUPS = 5
@@ -43,7 +43,7 @@ def open_engine(
     return TorchDevice(device, DeviceSpec(model, domain, seed, "microbench", attention, graphs=graphs))
 
 
-def measure_whole(
+def measure_iteration(
     engine: TorchDevice,
     config: ModelConfig,
     item: int,

@@ -1,4 +1,4 @@
-"""What the microbenchmarks call of the engine, in one place: matrix products, and its backend's functions.
+"""Calls of the engine that the microbenchmarks time: matrix products and the functions of its attention backend.
 
 Each is one operator of a layer; a test composes them to the engine's own logits.
 """
@@ -19,7 +19,7 @@ from ...engine.step import build_step
 
 
 def backend_of(engine: Engine) -> Backend:
-    """What the engine calls between its matrix products."""
+    """The functions that the engine calls between its matrix products."""
     return BACKENDS[engine.attention].load()
 
 

@@ -1,26 +1,28 @@
-"""One call timed by itself, on memory that is not in the cache.
+"""Cold timing: each call is timed by itself, on memory that is not in the cache.
 
-Cold: an operator is given several sets of buffers; the replays take them in random order, and between two uses of
-the same set at least 3 times the last-level cache is touched, by the other sets or, where those are small, by
-writing a scratch buffer. Every replay is timed by itself. On a CPU that is the host's clock. On cuda it is a pair
-of events around each call, all enqueued while the device is still busy with copies, so that no gap of the host's
-lies between the two events; what an event itself takes is in the time.
+An operator has several sets of buffers, used in random order. Between two uses of the same set at least 3 times the
+last-level cache is touched, by the other sets or, where those are small, by writing a scratch buffer. On a CPU the
+host's clock times each replay. On cuda a pair of events does, enqueued while the device is busy with copies, so that no
+gap of the host lies between the two events; the time includes the cost of an event.
 
-What would be warm in service, the activations that the operator before has just written, is cold here too.
+Activations that the operator before has just written, warm in service, are cold here too.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import numpy as np
 import torch
 
-from .caches import cache_bytes
 from .results import ColdCheckV1
 
 ROTATE = 3  # times the cache
+# Where neither torch nor the kernel gives the size of the last-level cache: larger than most.
+UNKNOWN_CACHE_BYTES = 64 << 20
+CACHE_UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 # A CUDA stream holds about 1,024 launches; an operator of torch attention is up to some twenty.
 CUDA_ROUND = 32
 WARMUPS = 3
@@ -29,8 +31,8 @@ COLD_RATIO = 1.1
 Call = Callable[[], object]
 
 
-class Timer:
-    """Times calls on one device. `rotated_bytes` is what lies between two uses of the same buffer."""
+class ColdTimer:
+    """Times calls on one device. rotated_bytes: memory touched between two uses of the same buffer."""
 
     def __init__(self, device: torch.device, seed: int = 0) -> None:
         self.device = device
@@ -44,7 +46,7 @@ class Timer:
         return max(2, min(replays, -(-self.rotated_bytes // max(footprint_bytes, 1)) + 1))
 
     def evict(self) -> None:
-        """Everything else leaves the cache."""
+        """Writes the scratch buffer, so that everything else leaves the cache."""
         self._scratch.add_(1.0)
 
     def cold(self, calls: Sequence[Call], footprint_bytes: int, replays: int) -> list[float]:
@@ -117,3 +119,21 @@ def _clocked(call: Call) -> float:
     begin = time.perf_counter_ns()
     call()
     return max(time.perf_counter_ns() - begin, 1) / 1e6
+
+
+def cache_bytes(device: torch.device) -> int:
+    """L2 of a GPU, the highest level a core of a CPU sees."""
+    if device.type == "cuda":
+        return int(torch.cuda.get_device_properties(device).L2_cache_size)
+    return max(_host_caches().values(), default=UNKNOWN_CACHE_BYTES)
+
+
+def _host_caches(folder: Path = Path("/sys/devices/system/cpu/cpu0/cache")) -> dict[str, int]:
+    sizes = {}
+    for index in folder.glob("index*"):
+        try:
+            size = (index / "size").read_text().strip()
+            sizes[index.name] = int(size[:-1]) * CACHE_UNITS[size[-1]]
+        except (OSError, ValueError, KeyError, IndexError):
+            continue  # an undescribed cache is not counted
+    return sizes
