@@ -1,17 +1,16 @@
-"""Facts about this machine: which devices there are, how much they hold, what a profile was measured on."""
+"""Facts about this machine: its devices, their memory, and the fingerprint of a profile measured here."""
 
 from __future__ import annotations
 
 import platform
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 
 from ..files import host
 from ..files.errors import DeviceUnavailableError, UsageError
+from ..files.gpu import ask, gpu_uuid, open_gpu, open_nvml
 from ..tables.fingerprint import Fingerprint
 from .config import ModelConfig
 
@@ -29,7 +28,7 @@ class GpuFacts:
 
 @dataclass(frozen=True, slots=True)
 class MachineFacts:
-    """What `doctor` shows. Memory is the host's, in bytes; None means unknown."""
+    """The facts that `doctor` prints. Memory is the host's, in bytes; None means unknown."""
 
     torch: str
     cuda: str | None  # runtime torch was built with
@@ -50,7 +49,7 @@ def machine_facts() -> MachineFacts:
     return MachineFacts(
         torch=torch.__version__,
         cuda=torch.version.cuda,
-        driver=_nvml(lambda nvml: _text(nvml.nvmlSystemGetDriverVersion())),
+        driver=_driver(),
         cuda_problem=problem,
         gpus=tuple(gpus),
         cpu_name=host.cpu_name(),
@@ -63,7 +62,7 @@ def machine_facts() -> MachineFacts:
 def fingerprint(
     config: ModelConfig, device: str, dtype: torch.dtype, attention: str, capture_sizes: tuple[int, ...]
 ) -> Fingerprint:
-    """On what a profile taken now with this engine is measured. Raises as `require_device`."""
+    """The fingerprint of a profile that this engine measures now. Raises as `require_device`."""
     target = require_device(device)
     cuda = target.type == "cuda"
     gpu = _gpu(_index(target)) if cuda else None
@@ -81,11 +80,11 @@ def fingerprint(
         engine_version=host.installed_version("chunkfit"),
         attention_backend=attention,
         capture_sizes=capture_sizes,
-        driver=_nvml(lambda nvml: _text(nvml.nvmlSystemGetDriverVersion())) if cuda else None,
+        driver=_driver() if cuda else None,
         cuda=torch.version.cuda if cuda else None,
         torch=torch.__version__,
         triton=host.installed_version("triton"),
-        clock_limits=_clock_limits(target) if cuda else None,
+        clock_limits=_clock_limits(_index(target)) if cuda else None,
         os=platform.release(),
     )
 
@@ -120,7 +119,7 @@ def cuda_problem() -> str | None:
             f"torch {torch.__version__} was built without CUDA; expected a CUDA build: install one as "
             "pytorch.org/get-started says"
         )
-    with warnings.catch_warnings(record=True) as said:
+    with warnings.catch_warnings(record=True) as raised:
         warnings.simplefilter("always")
         if torch.cuda.is_available():
             return None
@@ -129,7 +128,7 @@ def cuda_problem() -> str | None:
             reason = "no reason given"
         except (RuntimeError, AssertionError) as error:
             reason = str(error)
-    reason = (str(said[0].message) if said else reason).splitlines()[0]
+    reason = (str(raised[0].message) if raised else reason).splitlines()[0]
     return (
         f"torch {torch.__version__} (CUDA {torch.version.cuda}) finds no usable GPU: {reason}; expected a "
         "working NVIDIA driver and GPU: check nvidia-smi and CUDA_VISIBLE_DEVICES"
@@ -157,36 +156,19 @@ def _index(device: torch.device) -> int:
     return torch.cuda.current_device() if device.index is None else device.index
 
 
-def _clock_limits(device: torch.device) -> str | None:
-    """Power limit and highest SM clock. By UUID: NVML counts GPUs that CUDA_VISIBLE_DEVICES hides."""
-    uuid = getattr(torch.cuda.get_device_properties(_index(device)), "uuid", None)
-
-    def read(nvml: Any) -> str:
-        handle = nvml.nvmlDeviceGetHandleByUUID(f"GPU-{uuid}")
-        watts = nvml.nvmlDeviceGetPowerManagementLimit(handle) / 1000
-        return f"power {watts:.0f} W, SM clock {nvml.nvmlDeviceGetMaxClockInfo(handle, nvml.NVML_CLOCK_SM)} MHz"
-
-    return None if uuid is None else _nvml(read)
+def _driver() -> str | None:
+    nvml = open_nvml()
+    version = None if nvml is None else ask(nvml, "nvmlSystemGetDriverVersion")
+    # NVML's Python binding returned bytes before version 11.5.
+    return version.decode() if isinstance(version, bytes) else version
 
 
-def _nvml(read: Callable[[Any], str]) -> str | None:
-    """What `read` gets from NVML, or None where NVML or the fact is not to be had."""
-    try:
-        import pynvml
-    except ImportError:
+def _clock_limits(index: int) -> str | None:
+    """Power limit and highest SM clock."""
+    opened = open_gpu(gpu_uuid(index))
+    if opened is None:
         return None
-    try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError:
-        return None
-    try:
-        return read(pynvml)
-    except pynvml.NVMLError:
-        return None
-    finally:
-        pynvml.nvmlShutdown()
-
-
-def _text(value: str | bytes) -> str:
-    """NVML's Python binding returned bytes before version 11.5."""
-    return value.decode() if isinstance(value, bytes) else value
+    nvml, handle = opened
+    milliwatts = ask(nvml, "nvmlDeviceGetPowerManagementLimit", handle)
+    mhz = ask(nvml, "nvmlDeviceGetMaxClockInfo", handle, nvml.NVML_CLOCK_SM)
+    return None if milliwatts is None or mhz is None else f"power {milliwatts / 1000:.0f} W, SM clock {mhz} MHz"

@@ -15,6 +15,7 @@ from vllm.utils.argparse_utils import FlexibleArgumentParser
 from vllm.v1.engine.llm_engine import LLMEngine
 
 from ...files.errors import DeviceMemoryError, UsageError
+from ...files.gpu import gpu_uuid
 from ...profiler.condition import DeviceState
 from ...profiler.devices.base import Sample
 from ...profiler.devices.nvml import monitor
@@ -171,4 +172,4 @@ def _same(ran: Batch, asked: Batch) -> bool:
 def _uuid(kind: str | None) -> str | None:
     """None on a CPU, and where the GPUs are in processes of their own."""
     opened = kind == "cuda" and torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
-    return str(torch.cuda.get_device_properties(0).uuid) if opened else None
+    return gpu_uuid(0) if opened else None

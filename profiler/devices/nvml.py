@@ -1,4 +1,4 @@
-"""Clocks, temperature, power, throttle reasons and energy of one GPU, as far as NVML has them."""
+"""Clocks, temperature, power, throttle reasons and energy of one GPU, where NVML reports them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from ...files.gpu import ask, open_gpu
 from ..condition import DeviceState
 
 # Bits of nvmlClocksEventReason* (until driver 535 nvmlClocksThrottleReason*), nvml.h.
@@ -20,9 +21,9 @@ REASONS = {
     0x80: "hw_power_brake_slowdown",
     0x100: "display_clock_setting",
 }
-# The newer name first; which of them there is depends on the binding and on the driver.
+# The newer name first; binding and driver decide which of them exists.
 REASON_CALLS = ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons")
-NOT_AVAILABLE = (1 << 32) - 1  # what NVML answers where a number has no value
+NOT_AVAILABLE = (1 << 32) - 1  # NVML's answer for a number without value
 
 
 def monitor(uuid: str | None) -> Callable[[], DeviceState]:
@@ -30,36 +31,21 @@ def monitor(uuid: str | None) -> Callable[[], DeviceState]:
 
     NVML stays open for as long as the process lives.
     """
-    opened = _opened(uuid)
+    opened = open_gpu(uuid)
     return DeviceState if opened is None else partial(_read, *opened)
 
 
 def energy_meter(uuid: str | None) -> Callable[[], float | None]:
     """Reads the joules that the GPU with that UUID has used since its driver was loaded; None where NVML has none."""
-    opened = _opened(uuid)
+    opened = open_gpu(uuid)
     if opened is None:
         return lambda: None
 
     def joules() -> float | None:
-        millijoules = _ask(opened[0], "nvmlDeviceGetTotalEnergyConsumption", opened[1])
+        millijoules = ask(opened[0], "nvmlDeviceGetTotalEnergyConsumption", opened[1])
         return None if millijoules is None else millijoules / 1000
 
     return joules
-
-
-def _opened(uuid: str | None) -> tuple[Any, Any] | None:
-    """The binding and the GPU's handle. By UUID: NVML also counts the GPUs that CUDA_VISIBLE_DEVICES hides."""
-    try:
-        import pynvml
-    except ImportError:
-        return None
-    if uuid is None:
-        return None
-    try:
-        pynvml.nvmlInit()
-        return pynvml, pynvml.nvmlDeviceGetHandleByUUID(f"GPU-{uuid}")
-    except pynvml.NVMLError:
-        return None
 
 
 def _read(nvml: Any, handle: Any) -> DeviceState:
@@ -75,24 +61,12 @@ def _read(nvml: Any, handle: Any) -> DeviceState:
 
 def _throttle(nvml: Any, handle: Any) -> tuple[str, ...] | None:
     for name in REASON_CALLS:
-        mask = _ask(nvml, name, handle)
+        mask = ask(nvml, name, handle)
         if mask is not None:
             return tuple(REASONS.get(1 << bit, f"bit_{bit}") for bit in range(mask.bit_length()) if mask >> bit & 1)
     return None
 
 
 def _number(nvml: Any, name: str, *arguments: Any) -> int | None:
-    value = _ask(nvml, name, *arguments)
+    value = ask(nvml, name, *arguments)
     return value if value is not None and 0 <= value < NOT_AVAILABLE else None
-
-
-def _ask(nvml: Any, name: str, *arguments: Any) -> int | None:
-    """What a call answers; None where the binding or the driver lacks it or the GPU does not say."""
-    call = getattr(nvml, name, None)
-    if call is None:
-        return None
-    try:
-        answer: int = call(*arguments)
-    except nvml.NVMLError:
-        return None
-    return answer

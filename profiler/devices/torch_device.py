@@ -17,6 +17,7 @@ from ...engine.host_step import SequenceWork
 from ...engine.kv_cache import PAGE_SIZE, pages_for
 from ...engine.memory import page_slack
 from ...files.errors import UsageError
+from ...files.gpu import gpu_uuid
 from ...tables.batch import Batch
 from ...tables.fingerprint import Fingerprint
 from ..condition import DeviceState
@@ -128,11 +129,8 @@ def measuring_threads() -> int:
 
 
 def uuid_of(device: torch.device) -> str | None:
-    """None on a CPU, and where torch does not tell."""
-    if device.type != "cuda":
-        return None
-    uuid = getattr(torch.cuda.get_device_properties(device), "uuid", None)
-    return None if uuid is None else str(uuid)
+    """UUID of a GPU; None on a CPU, and where torch does not know it."""
+    return gpu_uuid(device) if device.type == "cuda" else None
 
 
 def _timing_events() -> tuple[torch.cuda.Event, torch.cuda.Event]:
