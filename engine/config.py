@@ -7,17 +7,17 @@ from dataclasses import dataclass
 
 from ..files.errors import UsageError
 
-# Chunks of one iteration that a KV pool is sized for: each leaves most of a last page unused.
+# Chunks of one iteration for which a KV pool has room: each leaves most of a last page unused.
 MOST_CHUNKS = 4
+SHAPE_SIZES = ("vocab_size", "hidden_size", "layers", "heads", "kv_heads", "head_dim", "intermediate_size")
 
 
 @dataclass(frozen=True, slots=True)
 class Llama3RopeScaling:
     """`rope_type: llama3` of Llama 3.1 and later: slow pairs turn `factor` times slower, fast ones as before.
 
-    A pair is fast when it turns high_freq_factor times or more within original_context_length tokens and
-    slow when low_freq_factor times or less; between the two the slowing fades. Raises UsageError for values
-    that cannot be meant.
+    A pair is fast when it turns high_freq_factor times or more within original_context_length tokens and slow when
+    low_freq_factor times or less; between the two the slowing fades. Raises UsageError for impossible values.
     """
 
     factor: float
@@ -41,10 +41,10 @@ class Llama3RopeScaling:
 class ModelConfig:
     """Shape of a Llama-family decoder: GQA, RoPE, RMSNorm, SwiGLU.
 
-    qkv_bias: biases on queries, keys and values and nowhere else (Qwen2, Qwen2.5). qk_norm: RMSNorm of each
-    query and key head before RoPE, one weight for all heads (Qwen3). context_length is what one request may
-    reach; the engine itself is bounded by its KV pool, because one measured chunk may stand for several
-    requests. Raises UsageError for sizes that cannot be meant.
+    qkv_bias: biases on queries, keys and values and nowhere else (Qwen2, Qwen2.5). qk_norm: RMSNorm of each query and
+    key head before RoPE, one weight for all heads (Qwen3). context_length: longest request; the engine itself is
+    bounded by its KV pool, because one measured chunk may stand for several requests. Raises UsageError for impossible
+    sizes.
     """
 
     name: str
@@ -64,16 +64,7 @@ class ModelConfig:
     rope_scaling: Llama3RopeScaling | None = None
 
     def __post_init__(self) -> None:
-        for field in (
-            "vocab_size",
-            "hidden_size",
-            "layers",
-            "heads",
-            "kv_heads",
-            "head_dim",
-            "intermediate_size",
-            "context_length",
-        ):
+        for field in (*SHAPE_SIZES, "context_length"):
             value = getattr(self, field)
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise UsageError(f"model {self.name}: {field} is {value!r}; expected a whole number >= 1")
@@ -115,22 +106,11 @@ class ModelConfig:
         return self.layers * 2 * self.kv_size * dtype_bytes
 
     def shape(self) -> dict[str, int | float | bool | str]:
-        """What decides the work of an iteration (`Fingerprint.model_shape`).
+        """The sizes that decide the work of an iteration (`Fingerprint.model_shape`).
 
-        Left out because they change values or capacity but no work: rope_theta, rope_scaling, rms_norm_eps,
-        context_length, tie_embeddings.
+        rope_theta, rope_scaling, rms_norm_eps, context_length and tie_embeddings change values or capacity but no work.
         """
-        return {
-            "vocab_size": self.vocab_size,
-            "hidden_size": self.hidden_size,
-            "layers": self.layers,
-            "heads": self.heads,
-            "kv_heads": self.kv_heads,
-            "head_dim": self.head_dim,
-            "intermediate_size": self.intermediate_size,
-            "qkv_bias": self.qkv_bias,
-            "qk_norm": self.qk_norm,
-        }
+        return {field: getattr(self, field) for field in (*SHAPE_SIZES, "qkv_bias", "qk_norm")}
 
 
 PRESETS: dict[str, ModelConfig] = {

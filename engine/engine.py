@@ -66,7 +66,7 @@ class Engine:
         memory = MemoryPlan(config, self.device.type, self.dtype.itemsize, memory_bytes(self.device)[1])
         pages = pages_for(memory.kv_tokens() if kv_tokens is None else kv_tokens)
         self.kv_tokens = pages * PAGE_SIZE
-        arithmetic = memory.asked(self.kv_tokens)
+        arithmetic = memory.arithmetic(self.kv_tokens)
         if not memory.holds(self.kv_tokens):
             raise DeviceUnavailableError(arithmetic)
         with _out_of_memory(lambda reason: DeviceUnavailableError(f"{arithmetic} ({reason})")):

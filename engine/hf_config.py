@@ -18,7 +18,7 @@ from .config import PRESETS, Llama3RopeScaling, ModelConfig
 
 @dataclass(frozen=True, slots=True)
 class _Architecture:
-    """What the name alone says of a model.
+    """Properties that the architecture's name implies.
 
     window_by_layer: a sliding window counts only where `use_sliding_window` is true, and only in the layers
     from `max_window_layers` on. required: fields that its file must hold, because transformers would assume
@@ -38,7 +38,7 @@ ARCHITECTURES: dict[str, _Architecture] = {
     "Qwen3ForCausalLM": _Architecture(qk_norm=True, window_by_layer=True, required=("num_key_value_heads", "head_dim")),
 }
 
-# Field -> (values under which the model is one we build, what any other value means).
+# Field -> (values of models that the engine builds, meaning of any other value).
 _CHANGES_THE_WORK: dict[str, tuple[tuple[object, ...], str]] = {
     "num_local_experts": ((None, 0), "a mixture of experts"),
     "num_experts": ((None, 0), "a mixture of experts"),
@@ -154,8 +154,8 @@ def _require_supported(file: Path, fields: dict[str, Any]) -> _Architecture:
         _refuse(file, "field 'is_encoder_decoder' is true: an encoder-decoder", "a decoder-only language model")
     names = fields.get("architectures")
     if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
-        found = f"is {names!r}" if "architectures" in fields else f"is missing; found {_listed(fields)}"
-        _refuse(file, f"field 'architectures' {found}", f"a list with one of {', '.join(ARCHITECTURES)}")
+        state = f"is {names!r}" if "architectures" in fields else f"is missing; found {_listed(fields)}"
+        _refuse(file, f"field 'architectures' {state}", f"a list with one of {', '.join(ARCHITECTURES)}")
     if names[0] not in ARCHITECTURES:
         what = (
             "a decoder that this engine does not build"
@@ -250,9 +250,9 @@ def _flag(file: Path, fields: dict[str, Any], field: str) -> bool:
     return value
 
 
-def _refuse(file: Path, found: str, expected: str) -> NoReturn:
+def _refuse(file: Path, problem: str, expected: str) -> NoReturn:
     raise UsageError(
-        f"{file}: {found}; expected {expected}: use the config.json of a Llama or Qwen decoder, or a preset"
+        f"{file}: {problem}; expected {expected}: use the config.json of a Llama or Qwen decoder, or a preset"
     )
 
 

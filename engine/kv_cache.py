@@ -1,4 +1,4 @@
-"""The paged KV cache: one pool of pages for all sequences, and who holds which page."""
+"""The paged KV cache: one pool of pages for all sequences, and the allocator of its pages."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class PageAllocator:
     def __init__(self, pages: int) -> None:
         self.pages = pages
         self._free = list(range(pages - 1, -1, -1))
-        self._held = bytearray(pages)
+        self._allocated = bytearray(pages)
 
     @property
     def free_pages(self) -> int:
@@ -91,17 +91,17 @@ class PageAllocator:
         taken = self._free[: -count - 1 : -1]
         del self._free[-count:]
         for page in taken:
-            self._held[page] = 1
+            self._allocated[page] = 1
         return taken
 
     def free(self, pages: Sequence[int]) -> None:
         """Gives pages back. Raises UsageError for a page that is not held; then nothing is given back."""
-        wrong = [page for page in pages if not (0 <= page < self.pages and self._held[page])]
+        wrong = [page for page in pages if not (0 <= page < self.pages and self._allocated[page])]
         if wrong or len(set(pages)) != len(pages):
             raise UsageError(
                 f"PageAllocator.free: pages {wrong[:8] or list(pages)[:8]} are not held or named twice; "
                 "expected ids that allocate returned, each once"
             )
         for page in pages:
-            self._held[page] = 0
+            self._allocated[page] = 0
         self._free.extend(reversed(pages))

@@ -135,27 +135,27 @@ class MemoryPlan:
         return self.kv_token * (kv_tokens + PAGE_SIZE)
 
     def holds(self, kv_tokens: int) -> bool:
-        """Whether weights and a pool of `kv_tokens` fit at all, with nothing left for a pass."""
+        """Whether weights and a pool of `kv_tokens` fit, without room for a pass."""
         return self.weights + self.pool(kv_tokens) <= self.free
 
-    def asked(self, kv_tokens: int) -> str:
+    def arithmetic(self, kv_tokens: int) -> str:
         """The arithmetic of weights and a pool of `kv_tokens`, as the start of an error."""
         return (
-            f"model {self.config.name} on {self.device}: {self._held(kv_tokens)}, free {gib(self.free)}; expected them "
+            f"model {self.config.name} on {self.device}: {self._needed(kv_tokens)}, free {gib(self.free)}; expected them "
             "to fit: use a smaller model, fewer kv_tokens or a device with more free memory"
         )
 
     def not_captured(self, kv_tokens: int, reason: str) -> str:
-        """The arithmetic of an engine that has weights and a pool of `kv_tokens` and no room for its graphs."""
+        """The arithmetic of weights, pool and graphs, as an error when the graphs do not fit."""
         left = self.free - self.weights - self.pool(kv_tokens)
         return (
             f"model {self.config.name} on {self.device}: out of memory while CUDA graphs were captured ({reason}): "
-            f"free {gib(self.free)} - ({self._held(kv_tokens)}) = {gib(left)}; expected about {gib(self.graphs)} for "
+            f"free {gib(self.free)} - ({self._needed(kv_tokens)}) = {gib(left)}; expected about {gib(self.graphs)} for "
             "what graphs keep and room for their nodes: use fewer kv_tokens, or graphs=False for an engine without "
             "them"
         )
 
-    def _held(self, kv_tokens: int) -> str:
+    def _needed(self, kv_tokens: int) -> str:
         pool = self.pool(kv_tokens)
         return (
             f"{self._weights()} + KV pool {gib(pool)} ({kv_tokens:,} tokens x {self.kv_token:,} bytes and a page of "

@@ -1,8 +1,8 @@
 """Paged causal attention of prefill chunks: the new tokens of each sequence against its prefix and themselves.
 
-A tile's rows are (token, query head) pairs of one KV head: keys are read once for all of them, a chunk of a
-few tokens still fills a tile, and heads need not be a power of two. A few tokens after a long prefix would be a few
-programs: their keys are split over several, whose parts `reduce_splits` puts together.
+A tile's rows are (token, query head) pairs of one KV head: keys are read once for all rows, a chunk of a few tokens
+fills a tile, and the number of heads need not be a power of two. A few tokens after a long prefix would occupy a few
+programs only: their keys are split over more programs, whose parts `reduce_splits` combines.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 import triton
 import triton.language as tl
 
+from . import Variant, options
 from .online_softmax import fold_keys, reduce_splits, softmax_scale, workspace
-from .variant import Variant, options
 
 if TYPE_CHECKING:
     import torch
@@ -31,16 +31,16 @@ TILES = {
     (64, 4): (32, 32, 8, 3),
     (128, 4): (16, 32, 8, 3),
 }
-# Other than on Hopper and data-centre Blackwell (capability 9 and 10) products read both operands from registers,
-# where half the keys is what fits without spilling; and consumer cards have 99 KB of shared memory.
+# For GPUs other than Hopper and data-centre Blackwell (capability 9 and 10): their products read both operands from
+# registers, which hold half the keys without spilling; and consumer cards have 99 KB of shared memory.
 SMALL_TILES = TILES | {
     (32, 2): (64, 32, 4, 3),
     (64, 2): (128, 64, 8, 5),
     (128, 2): (128, 32, 8, 5),
 }
-# By reckoning, not measured: fewer keys are read in less time than the reduction takes to start.
-LEAST_KEYS = 512
-# Parts are memory: of an uneven batch, in which the short chunks have parts too, at most so many programs a processor.
+# Estimated, not measured: reading fewer keys takes less time than starting the reduction.
+LEAST_KEYS_PER_SPLIT = 512
+# Limits the memory of parts in an uneven batch, where short chunks have parts too.
 MOST_PROGRAMS_PER_PROCESSOR = 16
 
 
@@ -98,7 +98,7 @@ def _attend(
     seen_by_all = (prefix + first_token + 1) // BLOCK_N * BLOCK_N
     last_token = tl.minimum((tile * BLOCK_M + BLOCK_M - 1) // SHARED, tokens - 1)
     end = prefix + last_token + 1
-    # What all rows see is divided; the last share goes on to the end, so that no row is without a key in any.
+    # Keys that all rows see are divided; the last share extends to the end, so every row has a key in every share.
     first = 0
     first_masked = seen_by_all
     end_masked = end
@@ -121,47 +121,18 @@ def _attend(
         other=0.0,
     )
     table = pages + tl.load(page_starts + chunk)
-    limits = prefix + token
     state = (
         tl.full([BLOCK_M], float("-inf"), tl.float32),
         tl.zeros([BLOCK_M], tl.float32),
         tl.zeros([BLOCK_M, HEAD_DIM], tl.float32),
     )
-    keys += kv_head * HEAD_DIM
-    values += kv_head * HEAD_DIM
+    sequence = (keys + kv_head * HEAD_DIM, values + kv_head * HEAD_DIM, table, prefix + token)
+    STRIDE: tl.constexpr = KV_HEADS * HEAD_DIM
     state = fold_keys(
-        query,
-        state,
-        keys,
-        values,
-        table,
-        first,
-        first_masked,
-        end,
-        limits,
-        MASKED=False,
-        SCALE=SCALE,
-        HEAD_DIM=HEAD_DIM,
-        KV_STRIDE=KV_HEADS * HEAD_DIM,
-        PAGE_SIZE=PAGE_SIZE,
-        BLOCK_N=BLOCK_N,
+        query, state, sequence, first, first_masked, end, SCALE, HEAD_DIM, STRIDE, PAGE_SIZE, BLOCK_N, MASKED=False
     )
     maximum, total, weighted = fold_keys(
-        query,
-        state,
-        keys,
-        values,
-        table,
-        first_masked,
-        end_masked,
-        end,
-        limits,
-        MASKED=True,
-        SCALE=SCALE,
-        HEAD_DIM=HEAD_DIM,
-        KV_STRIDE=KV_HEADS * HEAD_DIM,
-        PAGE_SIZE=PAGE_SIZE,
-        BLOCK_N=BLOCK_N,
+        query, state, sequence, first_masked, end_masked, end, SCALE, HEAD_DIM, STRIDE, PAGE_SIZE, BLOCK_N, MASKED=True
     )
     attended = weighted / total[:, None]
     if SPLIT:
@@ -226,7 +197,7 @@ def grid_for(
     work = sum(count * length for count, (_, length) in zip(tiles, chunks, strict=True))
     splits = min(
         processors * longest // (kv_heads * work),
-        longest // LEAST_KEYS,
+        longest // LEAST_KEYS_PER_SPLIT,
         MOST_PROGRAMS_PER_PROCESSOR * processors // (kv_heads * sum(tiles)),
     )
     keys_per_split = triton.cdiv(triton.cdiv(longest, max(1, splits)), block_n) * block_n

@@ -1,8 +1,8 @@
-"""Paged attention of one query token per sequence, its keys split over several programs (flash-decoding,
-Dao et al., 2023) whose parts `reduce_splits` puts together.
+"""Paged attention of one query token per sequence. The keys of a sequence are split over several programs
+(flash-decoding, Dao et al., 2023), whose parts `reduce_splits` combines.
 
-The query heads of one KV head are the rows of one product, padded to the 16 that a matrix unit takes, so
-keys and values are read once.
+The query heads of one KV head are the rows of one product, padded to the 16 rows of a matrix unit, so keys and values
+are read once.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import triton
 import triton.language as tl
 
+from . import Variant, options, padded
 from .online_softmax import fold_keys, reduce_splits, softmax_scale, workspace
-from .variant import Variant, options, padded
 
 if TYPE_CHECKING:
     import torch
@@ -30,8 +30,8 @@ BLOCKS = {
     (128, 4): (32, 4, 3),
 }
 PROGRAMS_PER_PROCESSOR = 4
-# A split that reads less than this costs more, in starting it and in its part, than it saves.
-LEAST_KEYS = 128
+# A shorter split costs more, in its start and its part, than it saves.
+LEAST_KEYS_PER_SPLIT = 128
 MOST_SPLITS = 64
 
 
@@ -87,22 +87,10 @@ def _attend(
         tl.zeros([BLOCK_H], tl.float32),
         tl.zeros([BLOCK_H, HEAD_DIM], tl.float32),
     )
+    sequence = (keys + kv_head * HEAD_DIM, values + kv_head * HEAD_DIM, table, limits)
+    STRIDE: tl.constexpr = KV_HEADS * HEAD_DIM
     maximum, total, weighted = fold_keys(
-        query,
-        state,
-        keys + kv_head * HEAD_DIM,
-        values + kv_head * HEAD_DIM,
-        table,
-        first,
-        end,
-        end,
-        limits,
-        MASKED=True,
-        SCALE=SCALE,
-        HEAD_DIM=HEAD_DIM,
-        KV_STRIDE=KV_HEADS * HEAD_DIM,
-        PAGE_SIZE=PAGE_SIZE,
-        BLOCK_N=BLOCK_N,
+        query, state, sequence, first, end, end, SCALE, HEAD_DIM, STRIDE, PAGE_SIZE, BLOCK_N, MASKED=True
     )
     attended = weighted / total[:, None]
     if SPLIT:
@@ -117,7 +105,7 @@ def splits_for(lengths_total: int, longest: int, kv_heads: int, processors: int)
     of an uneven batch is not what all wait for.
     """
     share_of_longest = -(-PROGRAMS_PER_PROCESSOR * processors * longest // (kv_heads * lengths_total))
-    return max(1, min(share_of_longest, -(-longest // LEAST_KEYS), MOST_SPLITS))
+    return max(1, min(share_of_longest, -(-longest // LEAST_KEYS_PER_SPLIT), MOST_SPLITS))
 
 
 @functools.cache

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import triton
 import triton.language as tl
 
-from .variant import Variant, options, padded
+from . import Variant, options, padded
 
 if TYPE_CHECKING:
     import torch

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import triton
 import triton.language as tl
 
-from .variant import Variant, options
+from . import Variant, options
 
 if TYPE_CHECKING:
     import torch
@@ -25,21 +25,19 @@ PARTS_BLOCK = 16
 def fold_keys(
     queries,  # (rows, HEAD_DIM)
     state,  # maximum (rows,), total (rows,), weighted sum of values (rows, HEAD_DIM), all float32
-    keys,  # of this layer and KV head: slot 0, dimension 0
-    values,
-    table,  # block table of this sequence
+    sequence,  # keys and values of this layer and KV head from slot 0, block table, last key (rows,) of each row
     first,  # first key
     stop,  # blocks begin before this key
     end,  # no key from here on is read
-    limits,  # (rows,) last key that each row may see
-    MASKED: tl.constexpr,  # False: every row sees every key of the block
     SCALE: tl.constexpr,
     HEAD_DIM: tl.constexpr,
     KV_STRIDE: tl.constexpr,
     PAGE_SIZE: tl.constexpr,
     BLOCK_N: tl.constexpr,
+    MASKED: tl.constexpr,  # False: every row sees every key of the blocks
 ):
     maximum, total, weighted = state
+    keys, values, table, limits = sequence
     dims = tl.arange(0, HEAD_DIM)
     for begin in tl.range(first, stop, BLOCK_N):
         key = begin + tl.arange(0, BLOCK_N)

@@ -26,8 +26,8 @@ from .nvml import monitor
 
 
 def open_engine(device: str, spec: DeviceSpec) -> Engine:
-    """The engine that is measured, and that serves by what was measured: room for the whole domain, one core left free
-    on a CPU. Raises as `Engine`.
+    """The engine for measurements and for live serving: room for the whole domain, one core left free on a CPU. Raises
+    as `Engine`.
     """
     if device == "cpu" and "OMP_NUM_THREADS" not in os.environ:
         torch.set_num_threads(measuring_threads())
@@ -44,10 +44,10 @@ def open_engine(device: str, spec: DeviceSpec) -> Engine:
 
 
 class TorchDevice:
-    """A batch is block tables over a KV pool that was filled once, with random tokens.
+    """Measures batches of random tokens on a KV pool that is filled once.
 
-    Every sequence of a batch owns its pages: a pool that sequences share would read less memory than a
-    real one. Which pages is random per batch, as in an engine that has run for a while.
+    Every sequence of a batch has its own pages: shared pages would mean fewer reads of memory than in service. Pages
+    are drawn at random for each batch, as in an engine that has run for a while.
     """
 
     def __init__(self, device: str, spec: DeviceSpec) -> None:
@@ -119,11 +119,11 @@ class TorchDevice:
 
 
 def measuring_threads() -> int:
-    """Threads of this process that torch computes with on cpu: one core stays free, where there are two.
+    """Threads for torch on a CPU: one core stays free, where there are two.
 
-    torch's threads wait for each other after every operation. When one of them loses its core, to the
-    parent that draws a progress bar or to anything else, the others wait out a scheduler's slice, time
-    and again: with both of two cores a 3.6 ms iteration took 450 ms beside other work, with one 3.6.
+    torch's threads wait for each other after every operation. When one of them loses its core, for example to the
+    progress bar of the parent, the others wait for a whole scheduler slice: beside other work a 3.6 ms iteration took
+    450 ms on both of two cores and 3.6 ms on one.
     """
     return max(1, len(os.sched_getaffinity(0)) - 1)
 

@@ -25,13 +25,13 @@ Sizes = dict[str, Count]
 
 
 class ColdCheckV1(Strict):
-    """Is what the timer calls cold cold? One read of a quarter of the cache, rotated and repeated."""
+    """Whether cold timings are cold: reads of a quarter of the cache, with rotated buffers and with one buffer."""
 
     probe_bytes: Count
     cold_p50_ms: Positive
     warm_p50_ms: Positive
     ratio: Positive = Field(description="cold over warm")
-    cold: bool = Field(description="ratio is over 1.1: the rotation does evict")
+    cold: bool = Field(description="ratio is over 1.1: the rotation evicts")
 
 
 class MachineV1(Strict):
@@ -71,7 +71,7 @@ Key = tuple[str, tuple[tuple[str, int], ...]]
 
 
 def key_of(name: str, sizes: Sizes) -> Key:
-    """What identifies a row: its name and sizes."""
+    """The identity of a row: its name and sizes."""
     return name, tuple(sorted(sizes.items()))
 
 
@@ -92,7 +92,7 @@ class RidgeV1(Strict):
 
 
 class WholeV1(Strict):
-    """A whole iteration of the engine beside the sum of its operators."""
+    """A whole iteration of the engine, and the sum of its operators."""
 
     decodes: Count
     context_tokens: Count

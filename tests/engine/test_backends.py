@@ -95,7 +95,7 @@ def launches(monkeypatch):
     values, and reading one back raises.
     """
     pytest.importorskip("triton", reason="triton is not installed (it is for Linux)")
-    from chunkfit.engine.kernels.variant import Variant
+    from chunkfit.engine.kernels import Variant
 
     seen = []
 

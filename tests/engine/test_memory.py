@@ -67,7 +67,7 @@ def test_activations_bound_what_a_pass_holds_and_not_by_much(name):
 def test_graphs_keep_less_than_is_counted(name, monkeypatch):
     """What captures hold at once, on the backend that captures most; the nodes of graphs are not counted."""
     pytest.importorskip("triton", reason="triton is not installed (it is for Linux)")
-    from chunkfit.engine.kernels.variant import Variant
+    from chunkfit.engine.kernels import Variant
 
     monkeypatch.setattr(Variant, "launch", lambda *_: None)
     monkeypatch.setattr(torch.Tensor, "is_set_to", same_memory)

@@ -5,6 +5,7 @@
 Needs triton alone: it runs in a small environment with another version, too.
 """
 
+import importlib
 import json
 import re
 import subprocess
@@ -30,6 +31,45 @@ def argument_type(name, element):
     if name in FLOATS:
         return "*fp32"
     return "i32" if name.endswith("stride") or name in OF_A_BATCH else element
+
+
+def configurations(
+    package,
+    *,
+    heads,
+    kv_heads,
+    head_dim,
+    hidden_size,
+    intermediate_size,
+    eps,
+    qk_norm,
+    page_size,
+    itemsize,
+    capability,
+):
+    """Every variant, by name, that the engine can choose for a model of that shape.
+
+    package: the name under which engine/kernels is imported; itemsize: bytes of an element; capability: the GPU's
+    major number.
+    """
+
+    def module(name):
+        return importlib.import_module(f"{package}.{name}")
+
+    decode, chunk = module("decode_attention"), module("chunk_attention")
+    elementwise, softmax, rope_kv = module("elementwise"), module("online_softmax"), module("rope_kv")
+    shape = (heads, kv_heads, head_dim, page_size, itemsize)
+    return {
+        "rms_norm": elementwise.rms_norm_variant(hidden_size, eps, add=False),
+        "rms_norm, add": elementwise.rms_norm_variant(hidden_size, eps, add=True),
+        "rope_kv": rope_kv.variant(heads, kv_heads, head_dim, eps if qk_norm else None),
+        "silu_mul": elementwise.silu_mul_variant(intermediate_size),
+        "decode_attention": decode.variant(*shape, split=False),
+        "decode_attention, split": decode.variant(*shape, split=True),
+        "chunk_attention": chunk.variant(*shape, capability, split=False),
+        "chunk_attention, split": chunk.variant(*shape, capability, split=True),
+        "split_reduction": softmax.reduction_variant(heads, head_dim),
+    }
 
 
 def compile_arguments(variant, element):
@@ -69,8 +109,6 @@ def usage(compiled):
 def main(engine, request):
     # As a package of its own: importing chunkfit.engine would need more than triton.
     sys.path.insert(0, engine)
-    from kernels.configurations import configurations
-
     rows = [
         {
             "capability": capability,
@@ -80,7 +118,7 @@ def main(engine, request):
         }
         for capability in request["capabilities"]
         for shape, sizes in request["shapes"].items()
-        for name, variant in configurations(**sizes, capability=capability // 10).items()
+        for name, variant in configurations("kernels", **sizes, capability=capability // 10).items()
     ]
     json.dump({"triton": triton.__version__, "rows": rows}, sys.stdout)
 

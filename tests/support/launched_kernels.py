@@ -7,7 +7,7 @@ import json
 import sys
 
 import torch
-from compile_kernels import compile_arguments
+from compile_kernels import compile_arguments, configurations
 from fake_graphs import FakeCapture
 from triton import knobs
 from triton.backends.compiler import GPUTarget
@@ -18,7 +18,6 @@ from chunkfit.engine.attention import triton_paged
 from chunkfit.engine.graphs import runner
 from chunkfit.engine.graphs.runner import GraphRunner
 from chunkfit.engine.host_step import lay_out
-from chunkfit.engine.kernels.configurations import configurations
 from chunkfit.engine.kv_cache import allocate_kv_cache, pages_for
 from chunkfit.engine.model import Decoder, random_weights
 from chunkfit.engine.step import send
@@ -87,6 +86,7 @@ def main():
     for _ in running:
         pass
     listed = configurations(
+        "chunkfit.engine.kernels",
         heads=TINY.heads,
         kv_heads=TINY.kv_heads,
         head_dim=TINY.head_dim,

@@ -33,7 +33,7 @@ def backend(request, monkeypatch):
     if request.param == "triton":
         pytest.importorskip("triton", reason="triton is not installed (it is for Linux)")
         from chunkfit.engine.attention import triton_paged
-        from chunkfit.engine.kernels.variant import Variant
+        from chunkfit.engine.kernels import Variant
 
         def launch(variant, grid, *arguments):
             names = variant.kernel.arg_names

@@ -4,7 +4,7 @@ from support.kernel_device import close
 from support.paged import Paged, attention_cases, tokens_of
 
 from chunkfit.engine.kernels.chunk_attention import (
-    LEAST_KEYS,
+    LEAST_KEYS_PER_SPLIT,
     MOST_PROGRAMS_PER_PROCESSOR,
     ChunkGrid,
     chunk_attention,
@@ -109,8 +109,8 @@ def test_a_small_chunk_after_a_long_prefix_fills_the_processors():
 def test_a_chunk_that_fills_them_and_short_keys_are_not_split():
     assert grid_of((513, 100_000)).splits == 1  # 17 tiles of 8 heads
     assert grid_of((2048, 2048)) == ChunkGrid(rows=2048, tiles=64, splits=1, keys_per_split=2048)
-    assert grid_of((16, 2 * LEAST_KEYS - 1)).splits == 1
-    assert grid_of((16, 2 * LEAST_KEYS)).splits == 2
+    assert grid_of((16, 2 * LEAST_KEYS_PER_SPLIT - 1)).splits == 1
+    assert grid_of((16, 2 * LEAST_KEYS_PER_SPLIT)).splits == 2
 
 
 def test_of_an_uneven_batch_the_longest_sequence_alone_is_split():

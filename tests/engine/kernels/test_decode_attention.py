@@ -3,7 +3,7 @@ import torch
 from support.kernel_device import close
 from support.paged import Paged, attention_cases, tokens_of
 
-from chunkfit.engine.kernels.decode_attention import LEAST_KEYS, MOST_SPLITS, decode_attention, splits_for
+from chunkfit.engine.kernels.decode_attention import LEAST_KEYS_PER_SPLIT, MOST_SPLITS, decode_attention, splits_for
 
 CASES = attention_cases(splits=(1, 3))
 
@@ -66,5 +66,8 @@ def test_splits_fill_the_processors():
     assert splits_for(lengths_total=256 * 8000, longest=8000, kv_heads=8, processors=132) == 1
     # The longest of an uneven batch gets the programs that its share of all keys is worth.
     assert splits_for(lengths_total=100_000 + 255 * 100, longest=100_000, kv_heads=8, processors=132) == 53
-    assert splits_for(lengths_total=2 * LEAST_KEYS, longest=2 * LEAST_KEYS, kv_heads=1, processors=132) == 2
+    assert (
+        splits_for(lengths_total=2 * LEAST_KEYS_PER_SPLIT, longest=2 * LEAST_KEYS_PER_SPLIT, kv_heads=1, processors=132)
+        == 2
+    )
     assert splits_for(lengths_total=1, longest=1, kv_heads=1, processors=132) == 1
