@@ -141,8 +141,8 @@ class MemoryPlan:
     def arithmetic(self, kv_tokens: int) -> str:
         """The arithmetic of weights and a pool of `kv_tokens`, as the start of an error."""
         return (
-            f"model {self.config.name} on {self.device}: {self._needed(kv_tokens)}, free {gib(self.free)}; expected them "
-            "to fit: use a smaller model, fewer kv_tokens or a device with more free memory"
+            f"model {self.config.name} on {self.device}: {self._needed(kv_tokens)}, free {gib(self.free)}; expected "
+            "them to fit: use a smaller model, fewer kv_tokens or a device with more free memory"
         )
 
     def not_captured(self, kv_tokens: int, reason: str) -> str:
