@@ -59,8 +59,8 @@ class Axes:
 
     decodes: tuple[int, ...]
     context_tokens: tuple[int, ...]
-    prefix_tokens: tuple[int, ...]
     chunk_tokens: tuple[int, ...]
+    prefix_tokens: tuple[int, ...]
 
     def knots(self, name: str) -> tuple[int, ...]:
         knots: tuple[int, ...] = getattr(self, name)

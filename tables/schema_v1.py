@@ -51,8 +51,8 @@ class AxisV1(Strict):
 class AxesV1(Strict):
     decodes: AxisV1 = Field(description="n, starts at 1")
     context_tokens: AxisV1 = Field(description="k, mean context of the decodes")
-    prefix_tokens: AxisV1 = Field(description="u, sum of the chunks' prefixes, starts at 0")
     chunk_tokens: AxisV1 = Field(description="c, sum of the chunks, starts at 1")
+    prefix_tokens: AxisV1 = Field(description="u, sum of the chunks' prefixes, starts at 0")
 
 
 class LadderV1(Strict):

@@ -10,7 +10,7 @@ from chunkfit.fitters.rows import Rows
 from chunkfit.tables.batch import Scene
 from chunkfit.tables.grid import Axes, Ladder, nearest_ticks, node_points, read_base, to_ms
 
-AXES = Axes((1, 4, 16), (16, 256, 2048), (0, 64, 512), (1, 8, 64, 256))
+AXES = Axes((1, 4, 16), (16, 256, 2048), (1, 8, 64, 256), (0, 64, 512))
 
 
 def random_points(rng, count, limits=(16, 2048, 256, 512)):

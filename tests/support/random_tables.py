@@ -42,10 +42,10 @@ def random_arrays(seed: int, max_n: int = 12, max_k: int = 60, max_u: int = 40, 
     """Ragged axes (also of one knot), jumps, flat stretches, seams that need lifting."""
     rng = np.random.default_rng(seed)
     axes = Axes(
-        knots(rng, 1, max_n, int(rng.integers(0, 4))),
-        knots(rng, int(rng.integers(1, 9)), max_k, int(rng.integers(0, 4))),
-        knots(rng, 0, max_u, int(rng.integers(0, 4))),
-        knots(rng, 1, max_c, int(rng.integers(0, 5))),
+        decodes=knots(rng, 1, max_n, int(rng.integers(0, 4))),
+        context_tokens=knots(rng, int(rng.integers(1, 9)), max_k, int(rng.integers(0, 4))),
+        prefix_tokens=knots(rng, 0, max_u, int(rng.integers(0, 4))),
+        chunk_tokens=knots(rng, 1, max_c, int(rng.integers(0, 5))),
     )
     ladders, expected, bound, measured = {}, {}, {}, {}
     top = axes.decodes[-1] + axes.chunk_tokens[-1]
