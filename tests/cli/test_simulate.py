@@ -125,7 +125,7 @@ def test_sensitivity_shows_what_a_biased_cost_does(tmp_path):
         (["simulate", "--tpot", "25"], 2, "a number with its unit"),
         (["simulate", "--criterion", "nice"], 2, "criterion 'nice' is unknown"),
         (["simulate", "--cost", "no.json"], 2, "--cost 'no.json': neither a formula nor a file"),
-        (["simulate", "--truth", "same:noise=3"], 2, "expected a percentage"),
+        (["simulate", "--truth", "same:noise=3"], 2, "noise '3': expected a share from 0% to 100%"),
         (["simulate", "--plot"], 2, "--plot without --out"),
         (["simulate", "--log"], 2, "--log without --out"),
         (["simulate", "--resume", "--overwrite", "--out", "x"], 2, "the study in --out is kept or replaced"),
