@@ -28,12 +28,11 @@ from chunkfit.fitters.fit import fit
 from chunkfit.profiler.devices import truth
 from chunkfit.profiler.devices.synthetic import FINGERPRINT
 from chunkfit.profiler.domains import SYNTHETIC_DOMAIN
-from chunkfit.profiler.importers.rows import columns_of, session_metas
 from chunkfit.profiler.importers.samples import Sample, Split
-from chunkfit.profiler.importers.sessions import DEFAULT_SHARES
-from chunkfit.profiler.law import AXES, candidates, inside
+from chunkfit.profiler.importers.sessions import DEFAULT_SHARES, columns_of, session_metas
 from chunkfit.profiler.meta import ImportedFrom, ProfileMeta
 from chunkfit.profiler.profile import Profile
+from chunkfit.profiler.sampling import AXES, candidates, inside
 from chunkfit.tables.grid import Points
 
 SIZES = (10_000, 100_000, 1_000_000)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from ..files.units import percentage
 from ..profiler.domains import capacity_note, default_domain, default_step_totals, default_warmup
+from ..profiler.messages import ProfileRequest, SweepEvent, journal_of
 from ..profiler.plan import SESSIONS, SweepPlan, draw_plan
-from ..profiler.request import ProfileRequest, SweepEvent, journal_of
 from ..profiler.sweep import journalled_plan
 from ..profiler.sweep import profile as measure
 from ..profiler.traffic import read_traffic

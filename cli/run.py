@@ -38,8 +38,8 @@ def run(
     from ..files.errors import CertificationError
     from ..files.writing import write_atomically
     from ..fitters.fit import fit
+    from ..profiler.messages import journal_of
     from ..profiler.profile import Profile, file_sha256
-    from ..profiler.request import journal_of
     from ..tables.export import write_csv
     from .evidence import by_traffic, evidence_lines, fitter_lines, summary_of, traffic_lines
     from .exit_codes import escape, missing

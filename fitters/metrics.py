@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import binomtest
 
-from ..profiler.cells import Cells
 from ..profiler.profile import Profile
+from ..profiler.traffic import Cells
 from ..tables.arrays import TableArrays
 from ..tables.schema_v1 import CountsV1, ErrorsV1
 from .rows import Rows, held_out

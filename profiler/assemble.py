@@ -9,11 +9,10 @@ import numpy as np
 
 from ..tables.fingerprint import Fingerprint
 from .columns import Columns
-from .condition import Condition
+from .condition import Condition, judge
 from .meta import ProfileMeta, RoundMeta, SessionMeta, SkippedPoint
 from .plan import SESSIONS, PlanPoint, Session, SweepPlan
 from .profile import Profile
-from .sentinel import judge
 
 
 @dataclass(frozen=True, slots=True)

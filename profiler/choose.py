@@ -17,12 +17,11 @@ from ..files.errors import DeviceMemoryError
 from ..tables.batch import SCENES
 from ..tables.grid import Points
 from ..tables.predictor import Predictor
-from .cells import Cells
 from .journal import Choice, JournalContents, MeasuredLine
-from .law import AXES, Point, candidates, inside, scene_of
 from .plan import PlanPoint, SweepPlan
 from .rounds import round_points
-from .traffic import Traffic
+from .sampling import AXES, Point, candidates, inside, scene_of
+from .traffic import Cells, Traffic
 
 Floats = NDArray[np.float64]
 

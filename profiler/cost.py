@@ -11,7 +11,7 @@ from scipy.optimize import nnls
 
 from .plan import PlanPoint, Session, SweepPlan
 from .rounds import CHOICE_S, rounds_to_come
-from .schedule import with_sentinels
+from .timing import with_sentinels
 
 Floats = NDArray[np.float64]
 

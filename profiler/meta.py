@@ -9,7 +9,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from ..tables.domain import Domain
 from ..tables.fingerprint import Fingerprint
-from .sentinel import SentinelVerdict
+from .condition import SentinelVerdict
 from .traffic import Traffic
 
 # History: 1 first.

@@ -14,7 +14,7 @@ import numpy as np
 from ..engine.config import MOST_CHUNKS
 from ..tables.batch import Batch, Scene
 from ..tables.domain import Domain
-from .law import AXES, Point, candidates, inside
+from .sampling import AXES, Point, candidates, inside
 
 # Longest over shortest context of the geometric spread.
 SPREAD = 64.0

@@ -14,11 +14,10 @@ from ..files.errors import UsageError
 from ..tables.batch import Batch, Scene
 from ..tables.domain import Domain
 from ..tables.grid import Points
-from .columns import PAIRED, Role
-from .law import AXES, Point, axis_range, corners, draw, inside, scene_of, step_pairs, step_sides
-from .layout import batch_of, layout_of
+from .columns import PAIRED, Role, batch_of, layout_of
 from .pairs import several_chunks, unequal_contexts
 from .rounds import Rounds, start_points
+from .sampling import AXES, Point, axis_range, corners, draw, inside, scene_of, step_pairs, step_sides
 from .traffic import Traffic
 
 Session = Literal["fit", "calibrate", "test"]
@@ -47,7 +46,7 @@ class PlanPoint(BaseModel):
     k: Count
     c: Count
     u: Count
-    layout: Annotated[str, Field(description="empty: equal contexts and at most one chunk; else see layout.py")] = ""
+    layout: Annotated[str, Field(description="empty: equal contexts and at most one chunk; else see columns.py")] = ""
     repeats: Annotated[int, Field(ge=1)]
 
     @model_validator(mode="after")

@@ -15,8 +15,8 @@ from ..files.writing import write_atomically
 from ..tables.batch import AXES
 from ..tables.fingerprint import require_same
 from .columns import COLUMNS, Columns, check_rows
+from .condition import judge
 from .meta import ProfileMeta, SessionMeta
-from .sentinel import judge
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,14 @@ class Profile:
             mask &= self.columns["session"] == session
         if role is not None:
             mask &= self.columns["role"] == role
-        return Profile(self.meta, {name: column[mask] for name, column in self.columns.items()}, self.source)
+        return self._with_columns({name: column[mask] for name, column in self.columns.items()})
+
+    def _with_columns(self, columns: Columns) -> Profile:
+        """The same profile with some of its rows, which were checked when it was made."""
+        part = object.__new__(Profile)
+        for name, value in (("meta", self.meta), ("columns", columns), ("source", self.source)):
+            object.__setattr__(part, name, value)
+        return part
 
     def save(self, path: str | Path) -> str:
         """Write Parquet by rename. Returns the sha256 of the file. Raises StorageError.

@@ -15,17 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..files.errors import ChunkfitError, DeviceMemoryError
-from .asking import Ask, Asking, read_choice
 from .condition import Condition, ThrottleWatch
 from .cost import CostModel, session_deadline, usual_work, work_of
 from .devices import open_device
 from .devices.base import Device
 from .journal import Choice
 from .journal_writer import JournalWriter, open_journal
+from .messages import Ask, Asking, SessionRequest, SweepEvent, read_choice
 from .plan import PlanPoint, Session, SweepPlan
-from .request import SessionRequest, SweepEvent
-from .schedule import side_by_side, with_sentinels
-from .timing import measure, measure_in_turn, quiet_gc
+from .timing import measure, measure_in_turn, quiet_gc, side_by_side, with_sentinels
 
 PILOT_POINTS = 12
 PILOT_LEAST = 4  # whatever they take: without an estimate the budget cannot be shared out

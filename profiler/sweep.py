@@ -23,10 +23,10 @@ from .choose import journal_choice
 from .devices import resolve_device
 from .journal import Choice, JournalContents, MeasuredLine, SkippedLine, read_journal
 from .journal_writer import require_plan
+from .messages import ProfileRequest, SessionRequest, SweepEvent, journal_of
 from .meta import SkippedPoint
 from .plan import SESSIONS, SweepPlan
 from .profile import Profile
-from .request import ProfileRequest, SessionRequest, SweepEvent, journal_of
 
 INTERRUPT_PATIENCE_S = 10.0
 

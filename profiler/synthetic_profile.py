@@ -17,10 +17,10 @@ from .devices.synthetic import FINGERPRINT
 from .devices.truth import NAME, layout_factor, sample_ms
 from .domains import default_domain, default_step_totals
 from .journal import Choice
-from .law import Point, draw
 from .plan import SESSIONS, PlanPoint, Session, SweepPlan, draw_plan
 from .profile import Profile
-from .schedule import with_sentinels
+from .sampling import Point, draw
+from .timing import with_sentinels
 from .traffic import Traffic
 
 LIVE_POINTS = 1500

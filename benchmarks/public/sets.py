@@ -11,9 +11,9 @@ import numpy as np
 
 from chunkfit.fitters.rows import Rows
 from chunkfit.profiler.importers.registry import log_format
-from chunkfit.profiler.importers.rows import domain_of
 from chunkfit.profiler.importers.samples import LeftOut, ReadOptions, Sample
 from chunkfit.profiler.importers.samples import Split as SampleSplit
+from chunkfit.profiler.importers.sessions import domain_of
 from chunkfit.tables.domain import Domain
 
 ATTENTION = "llmservingsim/RTXPRO6000-Llama-3.1-8B-bf16-tp1/attention.csv"

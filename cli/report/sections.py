@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ...profiler.sentinel import QUIET_RELATIVE_IQR, QUIET_TREND
+from ...profiler.condition import QUIET_RELATIVE_IQR, QUIET_TREND
 from ...tables.fingerprint import Fingerprint, severity
 from ..output import percent
 from . import figures

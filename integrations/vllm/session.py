@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from ...files.errors import ChunkfitError
 from ...profiler.devices.base import Device
-from ...profiler.request import SessionRequest
+from ...profiler.messages import SessionRequest
 from ...profiler.session import main as run_session
 
 

@@ -15,8 +15,7 @@ from ...files.record import LeftOut, Record
 from ...files.record_files import json_document, parquet_records
 from ...tables.fingerprint import Fingerprint
 from .mapping import selected, where_text
-from .samples import Imported, LogFormat, ReadOptions, Sample
-from .unread import UnreadColumns
+from .samples import Imported, LogFormat, ReadOptions, Sample, UnreadColumns
 
 SCHEMA = "aic_fpm_forward_perf"
 POLICIES = {"dynamo_native_single_sample_v1": "iteration"}

@@ -13,9 +13,8 @@ from ..meta import ImportedFrom, ProfileMeta, known_aggregation
 from ..profile import Profile
 from .mapping import where_text
 from .registry import log_format
-from .rows import columns_of, domain_of, session_metas
 from .samples import ReadOptions
-from .sessions import DEFAULT_SHARES, Shares, parse_split
+from .sessions import DEFAULT_SHARES, Shares, columns_of, domain_of, parse_split, session_metas
 
 
 @dataclass(frozen=True, slots=True)

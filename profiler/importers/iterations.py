@@ -12,8 +12,7 @@ from __future__ import annotations
 from ...files.record import LeftOut, Record, is_whole
 from ...files.record_files import json_lines
 from ...tables.batch import Batch
-from .samples import Imported, LogFormat, ReadOptions, Sample
-from .unread import UnreadColumns
+from .samples import Imported, LogFormat, ReadOptions, Sample, UnreadColumns
 
 COLUMNS = ("decode_contexts", "chunks", "latency_ms", "time_s")
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 from ...files.record import LeftOut
 from ...files.record_files import csv_records
 from ...tables.fingerprint import Fingerprint
-from .samples import Imported, LogFormat, ReadOptions, Sample
-from .unread import UnreadColumns
+from .samples import Imported, LogFormat, ReadOptions, Sample, UnreadColumns
 
 COLUMNS = ("prefill_chunk", "kv_prefill", "n_decode", "kv_decode", "time_us")
 ENGINE = "vllm: the attention operator of one layer"

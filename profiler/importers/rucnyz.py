@@ -14,8 +14,7 @@ from ...files.record import LeftOut, Record
 from ...files.record_files import json_document, json_items
 from ...tables.fingerprint import Fingerprint
 from .mapping import parse_number
-from .samples import Imported, LogFormat, ReadOptions, Sample
-from .unread import UnreadColumns
+from .samples import Imported, LogFormat, ReadOptions, Sample, UnreadColumns
 
 GRID_COLUMNS = ("num_decode", "num_prefill", "prefill_chunk_size", "decode_context_len", "total_tokens", "mean_time_ms")
 LIVE_COLUMNS = ("timestamp", "prefill_tokens", "decode_tokens", "total_tokens", "num_scheduled_reqs")

@@ -1,12 +1,12 @@
-"""What every format is read into: samples, what is known about them, what was left out."""
+"""The result of a log format: samples, facts about them, and the columns that were not read."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-from ...files.record import LeftOut
+from ...files.record import LeftOut, Record
 from ...tables.batch import Batch
 from ...tables.fingerprint import Fingerprint
 
@@ -115,3 +115,25 @@ class LogFormat:
     may_say: tuple[str, ...] = ()
     columns: bool = False
     where: bool = False
+
+
+SOME_VALUES = 3
+_LONGEST = 24  # characters of a value
+
+
+class UnreadColumns:
+    """Every column but `used`, with some of the values it holds."""
+
+    def __init__(self, used: Iterable[str]) -> None:
+        self._used = frozenset(used)
+        self._values: dict[str, dict[str, None]] = {}
+
+    def see(self, record: Record) -> None:
+        for column in record.values.keys() - self._used:
+            known = self._values.setdefault(column, {})
+            if len(known) < SOME_VALUES:
+                known[str(record.values[column])[:_LONGEST]] = None
+
+    def shown(self) -> dict[str, list[str]]:
+        """Columns by name, up to SOME_VALUES values of each in the order of the file."""
+        return {column: list(known) for column, known in sorted(self._values.items())}

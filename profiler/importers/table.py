@@ -6,8 +6,7 @@ from ...files.errors import UsageError
 from ...files.record import MS_PER_UNIT, LeftOut, Record
 from ...files.record_files import records_of
 from .mapping import Expression, parse, selected, where_text
-from .samples import Imported, LogFormat, ReadOptions, Sample
-from .unread import UnreadColumns
+from .samples import Imported, LogFormat, ReadOptions, Sample, UnreadColumns
 
 
 def read(path: str, options: ReadOptions, left_out: LeftOut) -> Imported:

@@ -16,8 +16,7 @@ from ...files.record import LeftOut, Record
 from ...files.record_files import json_lines
 from ...tables.fingerprint import Fingerprint
 from .iterations import COLUMNS, sample_of
-from .samples import Imported, LogFormat, ReadOptions, Sample
-from .unread import UnreadColumns
+from .samples import Imported, LogFormat, ReadOptions, Sample, UnreadColumns
 
 HEADER = "chunkfit_record"  # the key that tells a file's first line
 RECORD_VERSION = 1

@@ -11,8 +11,7 @@ from ...files.record import LeftOut
 from ...files.record_files import csv_records
 from ...tables.fingerprint import Fingerprint
 from .mapping import parse_number
-from .samples import Imported, LogFormat, ReadOptions, Sample
-from .unread import UnreadColumns
+from .samples import Imported, LogFormat, ReadOptions, Sample, UnreadColumns
 
 
 def read(path: str, options: ReadOptions, left_out: LeftOut) -> Imported:

@@ -13,8 +13,8 @@ from ...engine.host_step import SequenceWork
 from ...engine.kv_cache import pages_for
 from ...files.errors import UsageError
 from ...files.host import installed_version
+from ...profiler.condition import SentinelVerdict, judge
 from ...profiler.plan import sentinel_point
-from ...profiler.sentinel import SentinelVerdict, judge
 from ...tables.batch import Batch
 from ...tables.cost_table import Calibrator, CostTable
 from ...tables.fingerprint import require_same

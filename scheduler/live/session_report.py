@@ -13,7 +13,7 @@ from pydantic import Field
 
 from ...files.host import installed_version
 from ...files.writing import write_atomically
-from ...profiler.sentinel import SentinelVerdict
+from ...profiler.condition import SentinelVerdict
 from ...tables.schema_v1 import Sha256, Share, Strict
 from ..run_report import RunReport
 from ..serving_metrics import SeedSummary, over_seeds

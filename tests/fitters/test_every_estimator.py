@@ -16,7 +16,7 @@ from chunkfit.fitters.estimators.registry import ESTIMATORS, estimators
 from chunkfit.fitters.noise import Proportional
 from chunkfit.fitters.rows import Rows
 from chunkfit.profiler.domains import SYNTHETIC_DOMAIN
-from chunkfit.profiler.law import draw
+from chunkfit.profiler.sampling import draw
 
 pytestmark = pytest.mark.slow
 

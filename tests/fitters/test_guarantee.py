@@ -31,7 +31,7 @@ from chunkfit.fitters.noise import Proportional, refitted
 from chunkfit.fitters.rows import Rows, held_out, rows_of
 from chunkfit.profiler.devices import truth
 from chunkfit.profiler.domains import SYNTHETIC_DOMAIN, default_step_totals
-from chunkfit.profiler.law import draw
+from chunkfit.profiler.sampling import draw
 from chunkfit.profiler.synthetic_profile import synthetic_profile
 from chunkfit.tables.batch import SCENES
 from chunkfit.tables.grid import scene_of

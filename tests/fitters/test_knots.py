@@ -5,7 +5,7 @@ import pytest
 
 from chunkfit.fitters.knots import LADDER_RATIO, axes_for, ladder_for, lies_on_grid
 from chunkfit.profiler.domains import SYNTHETIC_DOMAIN
-from chunkfit.profiler.law import draw
+from chunkfit.profiler.sampling import draw
 from chunkfit.tables.batch import SCENES
 
 DECODES, CONTEXTS, CHUNKS = (1, 3, 9, 100), (100, 8000), (0, 48, 96, 300)

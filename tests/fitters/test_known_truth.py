@@ -16,8 +16,8 @@ from chunkfit.fitters.predictor import TablePredictor
 from chunkfit.profiler.columns import PAIRED
 from chunkfit.profiler.devices import truth
 from chunkfit.profiler.domains import SYNTHETIC_DOMAIN
-from chunkfit.profiler.law import draw
 from chunkfit.profiler.profile import Profile
+from chunkfit.profiler.sampling import draw
 from chunkfit.profiler.synthetic_profile import synthetic_profile
 from chunkfit.tables.grid import scene_of
 

@@ -9,9 +9,9 @@ from support.fitting import fit
 from chunkfit import Profile
 from chunkfit.fitters.margin import pair_factor
 from chunkfit.fitters.validate import evidence_findings
+from chunkfit.profiler.columns import batch_of
 from chunkfit.profiler.devices import truth
 from chunkfit.profiler.domains import SYNTHETIC_DOMAIN
-from chunkfit.profiler.layout import batch_of
 from chunkfit.profiler.pairs import several_chunks, unequal_contexts
 from chunkfit.profiler.synthetic_profile import synthetic_profile
 

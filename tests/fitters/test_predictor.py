@@ -6,7 +6,7 @@ import pytest
 from chunkfit.fitters.predictor import TablePredictor
 from chunkfit.profiler.devices import truth
 from chunkfit.profiler.domains import SYNTHETIC_DOMAIN
-from chunkfit.profiler.law import draw
+from chunkfit.profiler.sampling import draw
 from chunkfit.tables.grid import scene_of
 
 PREDICT = TablePredictor(SYNTHETIC_DOMAIN, (129,))

@@ -11,7 +11,7 @@ from chunkfit.fitters.rows import rows_of
 from chunkfit.fitters.surfaces import AdditiveCurve, additive_split
 from chunkfit.profiler.devices import truth
 from chunkfit.profiler.domains import SYNTHETIC_DOMAIN
-from chunkfit.profiler.law import draw
+from chunkfit.profiler.sampling import draw
 from chunkfit.profiler.synthetic_profile import synthetic_profile
 from chunkfit.tables.batch import SCENES
 from chunkfit.tables.grid import node_points, scene_of

@@ -3,9 +3,9 @@
 import numpy as np
 
 from chunkfit.engine.config import PRESETS
-from chunkfit.profiler.cells import DIVISIONS, NEAR, Cells
 from chunkfit.profiler.domains import SYNTHETIC_DOMAIN, cpu_domain
-from chunkfit.profiler.law import draw
+from chunkfit.profiler.sampling import draw
+from chunkfit.profiler.traffic import DIVISIONS, NEAR, Cells
 from chunkfit.tables.batch import SCENES, Scene
 from chunkfit.tables.domain import Domain
 

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from chunkfit.files.errors import DeviceMemoryError
-from chunkfit.profiler.cells import Cells
 from chunkfit.profiler.choose import (
     CELL_SHARE,
     FLAT,
@@ -19,7 +18,7 @@ from chunkfit.profiler.devices import truth
 from chunkfit.profiler.domains import SYNTHETIC_DOMAIN
 from chunkfit.profiler.plan import draw_plan
 from chunkfit.profiler.rounds import CHOICE_S, ROUND_AT_LEAST, round_points, rounds_to_come, start_points
-from chunkfit.profiler.traffic import read_traffic
+from chunkfit.profiler.traffic import Cells, read_traffic
 from chunkfit.tables.batch import Scene
 from chunkfit.tables.grid import scene_of
 

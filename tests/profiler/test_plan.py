@@ -7,9 +7,9 @@ import pytest
 from chunkfit.engine.config import PRESETS
 from chunkfit.files.errors import UsageError
 from chunkfit.profiler.domains import SYNTHETIC_DOMAIN, cuda_domain, default_step_totals
-from chunkfit.profiler.law import corners, inside, scene_of
 from chunkfit.profiler.plan import SESSIONS, PlanPoint, SweepPlan, draw_plan, sentinel_point
-from chunkfit.profiler.schedule import side_by_side, with_sentinels
+from chunkfit.profiler.sampling import corners, inside, scene_of
+from chunkfit.profiler.timing import side_by_side, with_sentinels
 from chunkfit.tables.batch import Batch, Scene
 from chunkfit.tables.domain import Domain
 

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from chunkfit.files.errors import ProfileFormatError
-from chunkfit.profiler.asking import read_choice
 from chunkfit.profiler.choose import next_choice
 from chunkfit.profiler.cost import CostModel, usual_work
 from chunkfit.profiler.devices import truth
@@ -17,12 +16,13 @@ from chunkfit.profiler.devices.synthetic import FINGERPRINT
 from chunkfit.profiler.domains import SYNTHETIC_DOMAIN
 from chunkfit.profiler.journal import Chosen, MeasuredLine, read_journal
 from chunkfit.profiler.journal_writer import open_journal
+from chunkfit.profiler.messages import read_choice
 from chunkfit.profiler.plan import SweepPlan, draw_plan
 from chunkfit.profiler.profile import concat
 from chunkfit.profiler.rounds import CHOICE_S
-from chunkfit.profiler.schedule import side_by_side
 from chunkfit.profiler.session import run_session
 from chunkfit.profiler.sweep import profile_of_journal
+from chunkfit.profiler.timing import side_by_side
 
 from .test_session import FakeDevice
 

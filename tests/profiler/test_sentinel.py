@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from chunkfit.profiler.sentinel import judge
+from chunkfit.profiler.condition import judge
 
 ORDER = np.repeat(np.arange(0, 1000, 20), 3)
 NOISE = np.random.default_rng(0).standard_normal(len(ORDER))

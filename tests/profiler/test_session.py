@@ -16,9 +16,9 @@ from chunkfit.profiler.domains import SYNTHETIC_DOMAIN
 from chunkfit.profiler.journal import MeasuredLine, SkippedLine, read_journal
 from chunkfit.profiler.journal_writer import open_journal
 from chunkfit.profiler.plan import PAIR_REPEATS, draw_plan
-from chunkfit.profiler.schedule import side_by_side
 from chunkfit.profiler.session import pilot, run_session
 from chunkfit.profiler.sweep import profile_of_journal
+from chunkfit.profiler.timing import side_by_side
 
 PLAN = draw_plan(SYNTHETIC_DOMAIN, (129,), 0, fit_points=60, calibrate_points=50, test_points=60)
 LARGEST = max(point.n * point.k + point.u + point.c for point in PLAN.test)

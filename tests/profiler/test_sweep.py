@@ -12,9 +12,9 @@ from chunkfit.engine.config import PRESETS
 from chunkfit.files.errors import DeviceUnavailableError, UsageError
 from chunkfit.profiler.domains import SYNTHETIC_DOMAIN, cpu_domain
 from chunkfit.profiler.journal import MeasuredLine, read_journal
+from chunkfit.profiler.messages import ProfileRequest
 from chunkfit.profiler.plan import SESSIONS, draw_plan
 from chunkfit.profiler.profile import Profile
-from chunkfit.profiler.request import ProfileRequest
 from chunkfit.profiler.sweep import journalled_plan, profile
 
 PLAN = draw_plan(
@@ -23,7 +23,7 @@ PLAN = draw_plan(
 # Runs a request file as the command line would, in a process that can be killed.
 RUNNER = (
     "import sys; from pathlib import Path\n"
-    "from chunkfit.profiler.request import ProfileRequest; from chunkfit.profiler.sweep import profile\n"
+    "from chunkfit.profiler.messages import ProfileRequest; from chunkfit.profiler.sweep import profile\n"
     "profile(ProfileRequest.model_validate_json(Path(sys.argv[1]).read_bytes()), resume='resume' in sys.argv)\n"
 )
 

@@ -11,8 +11,8 @@ import pytest
 
 from chunkfit.files.errors import UsageError
 from chunkfit.profiler.journal import MeasuredLine, read_journal
+from chunkfit.profiler.messages import ProfileRequest
 from chunkfit.profiler.profile import Profile
-from chunkfit.profiler.request import ProfileRequest
 from chunkfit.profiler.sweep import journalled_plan, profile
 
 from .test_rounds import PLAN, START, off, plan_in_rounds
@@ -21,7 +21,7 @@ from .test_rounds import PLAN, START, off, plan_in_rounds
 RUNNER = (
     "import sys; from pathlib import Path\n"
     "from chunkfit.profiler.devices.truth import base_ms\n"
-    "from chunkfit.profiler.request import ProfileRequest; from chunkfit.profiler.sweep import profile\n"
+    "from chunkfit.profiler.messages import ProfileRequest; from chunkfit.profiler.sweep import profile\n"
     "def off(points, latency_ms, queries): return base_ms(queries) * (1 + 0.01 * queries[:, 0])\n"
     "profile(ProfileRequest.model_validate_json(Path(sys.argv[1]).read_bytes()), resume=True, predictor=off)\n"
 )

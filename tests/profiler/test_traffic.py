@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 
 from chunkfit.files.errors import UsageError
-from chunkfit.profiler.cells import Cells
 from chunkfit.profiler.domains import SYNTHETIC_DOMAIN
 from chunkfit.profiler.plan import draw_plan
-from chunkfit.profiler.traffic import LEAST_SHARE, read_traffic
+from chunkfit.profiler.traffic import LEAST_SHARE, Cells, read_traffic
 from chunkfit.tables.batch import Scene
 
 

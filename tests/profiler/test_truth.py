@@ -7,7 +7,7 @@ import pytest
 
 from chunkfit.profiler.devices import open_device, truth
 from chunkfit.profiler.domains import SYNTHETIC_DOMAIN
-from chunkfit.profiler.law import draw
+from chunkfit.profiler.sampling import draw
 from chunkfit.profiler.synthetic_profile import synthetic_profile
 from chunkfit.tables.batch import Batch
 

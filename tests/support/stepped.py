@@ -5,7 +5,7 @@ import numpy as np
 from chunkfit.fitters.rows import Rows
 from chunkfit.profiler.devices import truth
 from chunkfit.profiler.domains import SYNTHETIC_DOMAIN
-from chunkfit.profiler.law import draw
+from chunkfit.profiler.sampling import draw
 
 PLANTED = (129, 257, 513)
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from chunkfit.cli.report.concerns import Level, concerns
-from chunkfit.profiler.sentinel import SentinelVerdict
+from chunkfit.profiler.condition import SentinelVerdict
 from chunkfit.tables.document import Finding
 
 

@@ -17,7 +17,7 @@ from chunkfit.fitters.numerics import without_negatives
 from chunkfit.fitters.rows import Rows, rows_of
 from chunkfit.profiler.devices import truth
 from chunkfit.profiler.domains import SYNTHETIC_DOMAIN
-from chunkfit.profiler.law import draw
+from chunkfit.profiler.sampling import draw
 from chunkfit.profiler.synthetic_profile import synthetic_profile
 from chunkfit.tables.batch import SCENES, Scene
 from chunkfit.tables.grid import scene_of

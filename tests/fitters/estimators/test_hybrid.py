@@ -8,7 +8,7 @@ from chunkfit.fitters.estimators.hybrid import hybrid
 from chunkfit.fitters.rows import Rows
 from chunkfit.profiler.devices import truth
 from chunkfit.profiler.domains import SYNTHETIC_DOMAIN
-from chunkfit.profiler.law import draw
+from chunkfit.profiler.sampling import draw
 from chunkfit.tables.batch import Scene
 from chunkfit.tables.grid import Ladder
 

@@ -8,7 +8,7 @@ from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
 
 from chunkfit.fitters.estimators.kriging import NEIGHBOURS, fit_kriging, loss
 from chunkfit.profiler.domains import SYNTHETIC_DOMAIN
-from chunkfit.profiler.law import draw
+from chunkfit.profiler.sampling import draw
 
 POINTS = np.unique(draw(SYNTHETIC_DOMAIN, 1200, (129,), 5).points, axis=0)
 MIXED = POINTS[(POINTS[:, 0] > 0) & (POINTS[:, 2] > 0)]

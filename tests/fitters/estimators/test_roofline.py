@@ -15,7 +15,7 @@ from chunkfit.fitters.knots import ladder_for
 from chunkfit.fitters.rows import Rows
 from chunkfit.profiler.devices.synthetic import FINGERPRINT
 from chunkfit.profiler.domains import SYNTHETIC_DOMAIN
-from chunkfit.profiler.law import draw
+from chunkfit.profiler.sampling import draw
 from chunkfit.profiler.synthetic_profile import synthetic_profile
 from chunkfit.tables.batch import SCENES
 from chunkfit.tables.grid import scene_of

@@ -4,9 +4,15 @@ import numpy as np
 import pytest
 
 from chunkfit.files.errors import UsageError
-from chunkfit.profiler.importers.rows import columns_of, domain_of
 from chunkfit.profiler.importers.samples import Sample
-from chunkfit.profiler.importers.sessions import by_points, by_replicates, parse_shares, parse_split
+from chunkfit.profiler.importers.sessions import (
+    by_points,
+    by_replicates,
+    columns_of,
+    domain_of,
+    parse_shares,
+    parse_split,
+)
 
 
 @pytest.fixture(scope="module")

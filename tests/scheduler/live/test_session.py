@@ -7,7 +7,7 @@ import pytest
 from support.live_runs import synthetic_table, virtual
 
 from chunkfit.files.errors import FingerprintMismatchError, UsageError
-from chunkfit.profiler.sentinel import judge
+from chunkfit.profiler.condition import judge
 from chunkfit.scheduler.live import rates
 from chunkfit.scheduler.live.live_session import SessionPlan, run_live_session
 from chunkfit.scheduler.live.open import limits_of, open_executor

@@ -72,8 +72,8 @@ def test_a_minute_on_the_cpu(tmp_path):
     """The engine itself, in real time, with a table of the tiny model made here."""
     from chunkfit.fitters.fit import fit
     from chunkfit.profiler.domains import default_domain
+    from chunkfit.profiler.messages import ProfileRequest
     from chunkfit.profiler.plan import draw_plan
-    from chunkfit.profiler.request import ProfileRequest
     from chunkfit.profiler.sweep import profile
     from chunkfit.scheduler.live.open import open_executor
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chunkfit.profiler.layout import batch_of, layout_of
+from chunkfit.profiler.columns import batch_of, layout_of
 from chunkfit.tables.batch import Batch
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from chunkfit.files.errors import UsageError
 from chunkfit.profiler.domains import SYNTHETIC_DOMAIN
-from chunkfit.profiler.law import BOUNDARY_SHARE, axis_range, corners, draw, inside, step_pairs
+from chunkfit.profiler.sampling import BOUNDARY_SHARE, axis_range, corners, draw, inside, step_pairs
 from chunkfit.tables.domain import Domain
 from chunkfit.tables.grid import scene_of
 

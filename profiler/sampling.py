@@ -1,4 +1,4 @@
-"""The law that points (n, k, c, u) are drawn from; "coverage" of a table is meant under this law.
+"""The sampling design of points (n, k, c, u); the coverage of a table is meant under this distribution.
 
 Per scene a scrambled Sobol sequence fills the axes evenly in the logarithm. On top of that 8% of the
 draws have one coordinate at its axis maximum (a table is used up to its edge, where a plain scatter has
