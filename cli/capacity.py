@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from ..scheduler.capacity import Capacity
     from ..scheduler.simulation.cell import Cell
-    from ..scheduler.simulation.study import Study
+    from ..scheduler.simulation.runs import Study
 
 Good = Annotated[str, typer.Option("--good", help="Share of requests that has to be good, on average over the seeds.")]
 Low = Annotated[
@@ -74,11 +74,12 @@ def capacity(
 
     Example: chunkfit capacity --policy sloweave,fixed-256,fixed-1024 --workload mixed --tpot 10ms,25ms --good 99%
     """
+    from ..files.specs import split_list
     from ..files.units import milliseconds, percentage
     from ..scheduler.capacity import capacity as search
     from ..scheduler.cost.named_costs import policy_cost, true_cost
     from ..scheduler.simulation.cell import Setting, cell
-    from .study_options import JOURNAL, facts, facts_line, open_study, progress, save_summary, texts, variants
+    from .study_options import JOURNAL, facts, facts_line, open_study, progress, save_summary, variants
 
     kept = Kept(jobs, ray, out, resume, overwrite, plot=False)
     kept.check()
@@ -88,9 +89,9 @@ def capacity(
     setting = Setting(belief.name, real.name, criterion, max_running, kv_tokens, decision_us)
     asked = [
         (cell(policy_text, workload_text, 0, setting, **replaced), workload_text, replaced)
-        for workload_text in texts(workload, "--workload")
+        for workload_text in split_list(workload, "--workload")
         for replaced in variants({"ttft": ttft, "tpot": tpot})
-        for policy_text in texts(policy, "--policy")
+        for policy_text in split_list(policy, "--policy")
     ]
     ranges = [_range(first, low, high) for first, _, _ in asked]
     found: list[tuple[Cell, Capacity]] = []

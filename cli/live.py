@@ -155,21 +155,16 @@ def _soaked(runner: LiveRunner, policies: Sequence[Policy], seconds: float) -> D
 
 
 def policies_of(texts: str) -> list[Policy]:
-    """Policies of a list; a comma inside of one, before its next option, is its own. Raises UsageError."""
+    """The policies of a list such as `sloweave:prefills=1,fixed-256`. Raises UsageError, also for a repeated one."""
     from ..files.errors import UsageError
+    from ..files.specs import split_list
     from ..scheduler.policies import policy
 
-    parts: list[str] = []
-    for part in texts.split(","):
-        if parts and "=" in part and ":" not in part:
-            parts[-1] += f",{part}"
-        else:
-            parts.append(part.strip())
-    found = [policy(part) for part in parts]
-    names = [one.name for one in found]
+    policies = [policy(text) for text in split_list(texts, "--policy")]
+    names = [each.name for each in policies]
     if len(set(names)) < len(names):
         raise UsageError(f"--policy {texts!r}: {max(names, key=names.count)} is there twice; expected each once")
-    return found
+    return policies
 
 
 @contextmanager

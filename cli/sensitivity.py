@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
-    from ..scheduler.simulation.summary import Group
+    from ..scheduler.simulation.runs import Group
 
 Name = Annotated[str, typer.Argument(metavar="PARAMETER", help="margin, bias, noise, alpha, alpha-ms, window or B.")]
 Values = Annotated[
@@ -64,23 +64,24 @@ def sensitivity(
 
     Example: chunkfit sensitivity bias --policy sloweave --workload mixed:rate=60,tpot=10ms --values 0.9x,1x,1.1x
     """
+    from ..files.specs import split_list
     from ..files.units import milliseconds
     from ..scheduler.cost.named_costs import NamedCost, policy_cost, true_cost
     from ..scheduler.simulation.cell import Setting, cell
-    from ..scheduler.simulation.curve_pictures import sweep_picture
+    from ..scheduler.simulation.pictures import sweep_picture
+    from ..scheduler.simulation.runs import groups
     from ..scheduler.simulation.sensitivity import Texts
     from ..scheduler.simulation.sensitivity import parameter as found_parameter
-    from ..scheduler.simulation.summary import groups
-    from .study_options import JOURNAL, facts, facts_line, open_study, played, save_summary, texts
+    from .study_options import JOURNAL, facts, facts_line, open_study, played, save_summary
 
     kept = Kept(jobs, ray, out, resume, overwrite, plot)
     kept.check()
     decision_us = 1000 * milliseconds(decision_time, "--decision-time")
     varied = found_parameter(parameter)
-    tried = list(varied.values) if values is None else texts(values, "--values")
+    tried = list(varied.values) if values is None else split_list(values, "--values")
     costs: dict[str, NamedCost] = {}
     cells, labels = [], []
-    for policy_text in texts(policy, "--policy"):
+    for policy_text in split_list(policy, "--policy"):
         for value in tried:
             said = varied.set(Texts(policy_text, cost, truth), value)
             belief, real = policy_cost(said.belief), true_cost(said.truth, said.belief)

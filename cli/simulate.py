@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from ..scheduler.simulation.cell import Cell, Costs
-    from ..scheduler.simulation.summary import Group
+    from ..scheduler.simulation.runs import Group
 
 COUNTS = ("refused", "unfinished", "preemptions")
 Rates = Annotated[
@@ -78,13 +78,14 @@ def simulate(
     Example: chunkfit simulate --policy sloweave,fixed-256,full --workload mixed --rate 40,60,85 --tpot 25ms
     """
     from ..files.errors import UsageError
+    from ..files.specs import split_list
     from ..files.units import milliseconds
     from ..scheduler.cost.named_costs import policy_cost, true_cost
     from ..scheduler.run_report import write_csv
     from ..scheduler.simulation.cell import Setting, cell
-    from ..scheduler.simulation.curve_pictures import load_picture
-    from ..scheduler.simulation.summary import groups
-    from .study_options import JOURNAL, facts, facts_line, open_study, played, save_summary, texts, variants
+    from ..scheduler.simulation.pictures import load_picture
+    from ..scheduler.simulation.runs import groups
+    from .study_options import JOURNAL, facts, facts_line, open_study, played, save_summary, variants
 
     kept = Kept(jobs, ray, out, resume, overwrite, plot)
     kept.check()
@@ -96,9 +97,9 @@ def simulate(
     setting = Setting(belief.name, real.name, criterion, max_running, kv_tokens, decision_us)
     cells = [
         cell(policy_text, workload_text, seed, setting, **replaced)
-        for workload_text in texts(workload, "--workload")
+        for workload_text in split_list(workload, "--workload")
         for replaced in variants({"rate": rate, "ttft": ttft, "tpot": tpot})
-        for policy_text in texts(policy, "--policy")
+        for policy_text in split_list(policy, "--policy")
         for seed in range(seeds)
     ]
     cells = list(dict.fromkeys(cells))  # two texts may be one policy
@@ -135,7 +136,7 @@ def _pictures(cells: Sequence[Cell], costs: Costs, out: Path, plot: bool) -> lis
     if not plot:
         return []
     from ..scheduler.simulation.cell import play
-    from ..scheduler.simulation.run_pictures import latency_picture, timeline_picture
+    from ..scheduler.simulation.pictures import latency_picture, timeline_picture
 
     last = cells[-1].workload
     runs = {cell.policy: play(cell, costs, log=True) for cell in cells if cell.workload == last and cell.seed == 0}

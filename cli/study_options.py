@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ..scheduler.run_report import RunReport
     from ..scheduler.simulation.cell import Cell, Costs, Setting
     from ..scheduler.simulation.pools import Pool
-    from ..scheduler.simulation.study import Study
+    from ..scheduler.simulation.runs import Study
 
 JOURNAL = "runs.jsonl"
 
@@ -108,31 +108,14 @@ class Kept:
             raise MissingExtraError("--plot needs matplotlib, which is not installed: pip install 'chunkfit[plot]'")
 
 
-def texts(joined: str, option: str) -> list[str]:
-    """`a,b:x=1,y=2,c` -> a; b:x=1,y=2; c. A part that is `option=value` belongs to the text before it.
-
-    Raises UsageError for an empty part, or one that is there twice.
-    """
-    from ..files.errors import UsageError
-
-    found: list[str] = []
-    for part in joined.split(","):
-        head = part.partition("=")[0]
-        if "=" in part and ":" not in head and found:
-            found[-1] += f",{part}"
-        else:
-            found.append(part.strip())
-    if not all(found) or len(set(found)) < len(found):
-        raise UsageError(f"{option} {joined!r}: expected different texts joined by commas")
-    return found
-
-
 def variants(given: dict[str, str | None]) -> list[dict[str, str]]:
     """Options of a workload by name, each with texts joined by commas or None: every combination of them."""
+    from ..files.specs import split_list
+
     found: list[dict[str, str]] = [{}]
     for name, joined in given.items():
         if joined is not None:
-            found = [{**before, name: text} for before in found for text in texts(joined, f"--{name}")]
+            found = [{**before, name: text} for before in found for text in split_list(joined, f"--{name}")]
     return found
 
 
@@ -141,7 +124,7 @@ def open_study(costs: Costs, kept: Kept) -> Iterator[Study]:
     """The study, its pool and its journal, closed at the end; on Ctrl-C it says how to go on."""
     from ..scheduler.compiled import slower_note
     from ..scheduler.simulation.journal import open_journal
-    from ..scheduler.simulation.study import Study
+    from ..scheduler.simulation.runs import Study
 
     console = progress_console()
     note = slower_note()

@@ -1,6 +1,6 @@
-"""The requests in flight as objects, over the record array that policies read: text, pages, stages.
+"""The requests in flight: text, page numbers and stage of each; cancellation.
 
-The state counts pages; here are the page numbers, and they follow it.
+The scheduler's state counts pages. This module holds the page numbers and follows the counts.
 """
 
 from __future__ import annotations
@@ -13,7 +13,10 @@ import torch
 
 from ...engine.host_step import SequenceWork
 from ...engine.kv_cache import PageAllocator
-from ..serving_state import CHOSEN, DECODES, QUEUE, State
+from ..compiled import compiled
+from ..dtypes import Status
+from ..iteration import World, leave_decodes, sum_up, survey
+from ..serving_state import CHOSEN, DECODES, QUEUE, State, free_slot, leave_queue, release
 
 
 class Stage(StrEnum):
@@ -146,3 +149,34 @@ class InFlightRequests:
             self._allocator.free(sequence.pages)
             sequence.pages = []
         return lost
+
+
+CANCELLED = int(Status.CANCELLED)
+NOT_IN_FLIGHT = -1
+
+
+@compiled
+def cancel(world: World, state: State, row: int) -> int:
+    """Between two iterations: the request of `row` leaves with the tokens it has. Returns the slot that it had."""
+    s = state.scalars[0]
+    slot = NOT_IN_FLIGHT
+    for i in range(s["queued"]):
+        if state.requests[state.slots[QUEUE, i]]["row"] == row:
+            slot = state.slots[QUEUE, i]
+    queued = slot != NOT_IN_FLIGHT
+    for i in range(s["decoding"]):
+        if state.requests[state.slots[DECODES, i]]["row"] == row:
+            slot = state.slots[DECODES, i]
+    if slot == NOT_IN_FLIGHT:
+        return NOT_IN_FLIGHT
+    world.results[row]["status"] = CANCELLED
+    sum_up(world, state, slot)
+    if queued:
+        leave_queue(state, slot)
+    else:
+        leave_decodes(state, slot)
+    if state.requests[slot]["pages"]:
+        release(state, slot)
+    free_slot(state, slot)
+    survey(state)
+    return int(slot)

@@ -23,9 +23,8 @@ from ..policies.registry import decide, observe
 from ..serving_state import Limits, empty_state
 from ..simulate import Conditions, Run, refusal, world_of
 from ..workloads.workload import check_requests
-from .cancel import NOT_IN_FLIGHT, cancel
 from .executor import Executor, batch_of
-from .in_flight import InFlight, InFlightRequests
+from .in_flight import NOT_IN_FLIGHT, InFlight, InFlightRequests, cancel
 from .log import IterationLog
 
 PATIENCE_MS = 50.0  # the longest wait without looking up

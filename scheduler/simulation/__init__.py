@@ -1,1 +1,1 @@
-"""Many runs as one study: cells that say themselves whole, processes or a cluster that play them, a journal."""
+"""Many simulated runs: cells, pools of processes or a Ray cluster, a journal, summaries, pictures."""

@@ -12,8 +12,9 @@ import time
 import pytest
 
 from chunkfit.cli import study_options as studying
-from chunkfit.cli.study_options import texts, variants
+from chunkfit.cli.study_options import variants
 from chunkfit.files.errors import UsageError
+from chunkfit.files.specs import split_list
 from chunkfit.scheduler.capacity import capacity
 from chunkfit.scheduler.policies.registry import FAMILIES
 from chunkfit.scheduler.run_report import load
@@ -153,7 +154,7 @@ def test_the_help_names_every_policy_and_workload():
 
 
 def test_texts_are_split_at_commas_that_begin_one():
-    assert texts("full,sloweave:prefills=1,aging=20ms,fixed-64:prefills=2,full:prefills=2", "--policy") == [
+    assert split_list("full,sloweave:prefills=1,aging=20ms,fixed-64:prefills=2,full:prefills=2", "--policy") == [
         "full",
         "sloweave:prefills=1,aging=20ms",
         "fixed-64:prefills=2",
@@ -166,7 +167,7 @@ def test_texts_are_split_at_commas_that_begin_one():
         {"rate": "8", "tpot": "2ms"},
     ]
     with pytest.raises(UsageError, match="joined by commas"):
-        texts("", "--policy")
+        split_list("", "--policy")
 
 
 def test_interrupted_by_ctrl_c_and_resumed(tmp_path):

@@ -6,7 +6,7 @@ from pathlib import Path
 import chunkfit
 from chunkfit.profiler.devices import open_device
 from chunkfit.profiler.domains import default_domain
-from chunkfit.scheduler.live.virtual_clock import VirtualExecutor
+from chunkfit.scheduler.live.executor import VirtualExecutor
 from chunkfit.tables import CostTable
 from chunkfit.tables.document import sealed
 from chunkfit.tables.schema_v1 import FactorsV1

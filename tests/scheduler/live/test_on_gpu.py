@@ -9,7 +9,7 @@ from chunkfit.engine import Engine, resolve_model
 from chunkfit.profiler.devices.nvml import energy_meter
 from chunkfit.profiler.devices.torch_device import uuid_of
 from chunkfit.scheduler.cost import Formula
-from chunkfit.scheduler.live.reference import EngineExecutor
+from chunkfit.scheduler.live.open import EngineExecutor
 from chunkfit.scheduler.live.serve import LiveCosts, serve
 from chunkfit.scheduler.policies import policy
 from chunkfit.scheduler.serving_state import Limits

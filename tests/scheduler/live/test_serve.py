@@ -8,8 +8,8 @@ from support.serving import check_run, random_limits, random_workload, workload
 
 from chunkfit.files.errors import UsageError
 from chunkfit.scheduler.dtypes import Status
+from chunkfit.scheduler.live.executor import VirtualExecutor
 from chunkfit.scheduler.live.serve import LiveCosts, Outside, serve
-from chunkfit.scheduler.live.virtual_clock import VirtualExecutor
 from chunkfit.scheduler.policies import policy
 from chunkfit.scheduler.serving_state import Limits
 from chunkfit.scheduler.simulate import simulate

@@ -8,7 +8,7 @@ from support.serving import workload
 from chunkfit.engine import Engine, ModelConfig
 from chunkfit.scheduler.cost import Formula
 from chunkfit.scheduler.dtypes import Status
-from chunkfit.scheduler.live.reference import EngineExecutor
+from chunkfit.scheduler.live.open import EngineExecutor
 from chunkfit.scheduler.live.serve import LiveCosts, serve
 from chunkfit.scheduler.policies import policy
 from chunkfit.scheduler.serving_state import Limits

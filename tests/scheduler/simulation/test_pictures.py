@@ -5,11 +5,14 @@ import struct
 import pytest
 
 from chunkfit.scheduler.simulation.cell import play
-from chunkfit.scheduler.simulation.curve_pictures import load_picture, sweep_picture
-from chunkfit.scheduler.simulation.picture import picture
-from chunkfit.scheduler.simulation.run_pictures import latency_picture, timeline_picture
-from chunkfit.scheduler.simulation.study import Study
-from chunkfit.scheduler.simulation.summary import groups
+from chunkfit.scheduler.simulation.pictures import (
+    latency_picture,
+    load_picture,
+    picture,
+    sweep_picture,
+    timeline_picture,
+)
+from chunkfit.scheduler.simulation.runs import Study, groups
 from tests.support.studies import COSTS, Counting, cells_of
 
 pytest.importorskip("matplotlib", reason="matplotlib is not installed: pip install 'chunkfit[plot]'")

@@ -19,8 +19,7 @@ from chunkfit.scheduler.simulation.cell import cell
 from chunkfit.scheduler.simulation.journal import open_journal
 from chunkfit.scheduler.simulation.on_ray import Ray
 from chunkfit.scheduler.simulation.pools import Processes
-from chunkfit.scheduler.simulation.study import Study
-from chunkfit.scheduler.simulation.summary import groups
+from chunkfit.scheduler.simulation.runs import Study, groups
 from tests.support.studies import COSTS, SETTING, SMALL, Counting, cells_of
 
 CELLS = cells_of()

@@ -1,8 +1,8 @@
-"""What a study came to: the seeds of one policy on one workload as one group."""
+"""Play the cells of a study, each one once, and summarise the reports over seeds."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,37 @@ from ..run_report import RunReport
 from ..serving_metrics import SeedSummary, summary
 from ..workloads.registry import workload_spec
 from .cell import Cell
+from .journal import Journal
+from .pools import Pool
+
+OnDone = Callable[[int, int], None]  # cells that are done, of how many
+
+
+class Study:
+    """Cells in, reports out, in the same order. Without a journal the reports stay in memory."""
+
+    def __init__(self, pool: Pool, journal: Journal | None = None) -> None:
+        self._pool, self._journal = pool, journal
+        self._reports: dict[Cell, RunReport] = {} if journal is None else dict(journal.reports)
+
+    def reports(self, cells: Sequence[Cell], on_done: OnDone | None = None) -> list[RunReport]:
+        """One a cell, in their order. on_done: called at once, and after each cell that is played.
+
+        Raises what the pool and the journal raise; what was played before is kept.
+        """
+        asked = list(dict.fromkeys(cells))
+        new = [cell for cell in asked if cell not in self._reports]
+        done, total = len(asked) - len(new), len(asked)
+        if on_done is not None:
+            on_done(done, total)
+        for cell, report in self._pool.play(new):
+            self._reports[cell] = report
+            if self._journal is not None:
+                self._journal.add(cell, report)
+            done += 1
+            if on_done is not None:
+                on_done(done, total)
+        return [self._reports[cell] for cell in cells]
 
 
 @dataclass(frozen=True, slots=True)
