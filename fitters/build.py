@@ -84,12 +84,12 @@ def build(
     operators: microbenchmarks, for the fitter roofline. Raises UsageError for an unknown fitter, FitError where it
     cannot fit.
     """
-    steps, found = with_found_steps(rows, domain, known_steps)
+    steps, new_steps = with_found_steps(rows, domain, known_steps)
     competing = estimators(fitter, operators)
     selection = select(competing, rows, ladders_of(rows, domain, steps))
     winner = selection.winner
     built = build_chosen(rows, domain, steps, competing[winner.name], selection.noise)
-    return built, selection, found
+    return built, selection, new_steps
 
 
 def build_chosen(rows: Rows, domain: Domain, steps: Sequence[int], estimator: Estimator, noise: NoiseScale) -> Built:
@@ -106,8 +106,8 @@ def build_chosen(rows: Rows, domain: Domain, steps: Sequence[int], estimator: Es
 
 def with_found_steps(rows: Rows, domain: Domain, known: Sequence[int]) -> tuple[tuple[int, ...], list[FoundStep]]:
     """Totals n + c of all steps, known and found in `rows`; and the evidence of the found ones."""
-    found = find_steps(rows, ladders_of(rows, domain, known), known)
-    return tuple(sorted({*known, *(step.total for step in found)})), found
+    new_steps = find_steps(rows, ladders_of(rows, domain, known), known)
+    return tuple(sorted({*known, *(step.total for step in new_steps)})), new_steps
 
 
 def ladders_of(rows: Rows, domain: Domain, steps: Sequence[int]) -> dict[Scene, Ladder]:

@@ -116,11 +116,11 @@ def _reasons(
 ) -> Iterator[str]:
     if unlike[Severity.REFUSE]:
         yield f"measured on different things: {', '.join(name for name, _, _ in unlike[Severity.REFUSE])}"
-    for found in scenes:
-        if found.p90 > tolerance:
+    for difference in scenes:
+        if difference.p90 > tolerance:
             yield (
-                f"{found.scene.value}: a tenth of {found.points} points differ by {100 * found.p90:.1f}% and more, "
-                f"tolerance {100 * tolerance:g}%"
+                f"{difference.scene.value}: a tenth of {difference.points} points differ by "
+                f"{100 * difference.p90:.1f}% and more, tolerance {100 * tolerance:g}%"
             )
     if coverage is not None and promised is not None and coverage.high is not None and coverage.high < promised:
         yield (

@@ -24,7 +24,7 @@ from .rows import Rows, held_out, rows_of, shared_rows
 from .select import Selection
 from .steps import FoundStep
 
-MIN_FIT_POINTS = 5  # per scene: with fewer it is left out of the table, whatever the other scenes say about it
+MIN_FIT_POINTS = 5  # per scene: with fewer the table has no such scene
 
 
 @one_blas_thread
@@ -70,7 +70,7 @@ def fit(
     drift = session_drift(shared_rows(profile), calibrate)
     fit_rows = centred(fit_rows, drift)
 
-    built, selection, found = build(fit_rows, profile.meta.domain, profile.meta.step_totals, fitter, operators)
+    built, selection, new_steps = build(fit_rows, profile.meta.domain, profile.meta.step_totals, fitter, operators)
     margins = _calibrated(built, calibrate, coverage, confidence)
     multipliers = {scene: margin.multiplier for margin in margins for scene in margin.scenes}
     unclosed = built.unclosed(multipliers, drift.factor or 1.0)
@@ -85,7 +85,7 @@ def fit(
         domain=profile.meta.domain,
         fitter=FitterV1(
             name=selection.winner.name,
-            options=_options(built.steps, found, selection, fit_rows),
+            options=_options(built.steps, new_steps, selection, fit_rows),
             coefficients={scene.value: dict(model.coefficients) for scene, model in built.models.items()},
         ),
         margin=_margin_parts(margins, drift, selection.noise.name, unequal, chunks),
@@ -107,18 +107,18 @@ def _usable(rows: Rows) -> Rows:
     counted = {scene: rows.scene(scene).point_count for scene in rows.scenes()}
     kept = [scene for scene, points in counted.items() if points >= MIN_FIT_POINTS]
     if not kept:
-        found = ", ".join(f"{scene.value} {points}" for scene, points in counted.items())
+        listed = ", ".join(f"{scene.value} {points}" for scene, points in counted.items())
         raise CertificationError(
-            f"session fit: {found} points; expected at least {MIN_FIT_POINTS} in a scene: "
+            f"session fit: {listed} points; expected at least {MIN_FIT_POINTS} in a scene: "
             "profile more points (a larger time budget)"
         )
     return rows.where(rows.mask_of(kept))
 
 
-def _options(steps: tuple[int, ...], found: list[FoundStep], selection: Selection, rows: Rows) -> dict[str, Any]:
+def _options(steps: tuple[int, ...], new_steps: list[FoundStep], selection: Selection, rows: Rows) -> dict[str, Any]:
     return {
         "step_totals": list(steps),
-        "steps_found": [step.document() for step in found],
+        "steps_found": [step.document() for step in new_steps],
         "scale": selection.noise.name,
         "scale_pinball_99_percent": dict(selection.winner.bound),
         "selection": {

@@ -25,7 +25,7 @@ NNLS_ITERATIONS = 30  # per column: ten times SciPy's own
 DEPENDENT = 1e-6  # share of a column left by the earlier ones, below which it is linear in them
 MOST_FACTORED = 8000  # unknowns solved by factors; the factors of a grid of four axes fill up
 CG_TOLERANCE = 1e-5
-CG_ITERATIONS = 150  # what is left then is long waves that the data hardly sees
+CG_ITERATIONS = 150  # then only long waves are unsolved, which the data hardly determines
 
 Floats = NDArray[np.float64]
 Matrix = Any  # a scipy.sparse matrix; SciPy ships no types
@@ -128,10 +128,10 @@ def independent(columns: Floats) -> list[int]:
         unit = columns[:, j] / size
         for _ in range(2):  # the second time removes the rounding error of the first
             unit = unit - basis @ (basis.T @ unit)
-        left = float(np.linalg.norm(unit))
-        if left > DEPENDENT:
+        rest = float(np.linalg.norm(unit))
+        if rest > DEPENDENT:
             kept.append(j)
-            basis = np.column_stack([basis, unit / left])
+            basis = np.column_stack([basis, unit / rest])
     return kept
 
 

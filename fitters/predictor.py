@@ -46,11 +46,11 @@ class TablePredictor:
         names = scene_of(queries)
         for scene, ladder in ladders.items():
             here = names == scene.value
-            own = rows.scene(scene)
-            if len(own) < MIN_SCENE_POINTS:
+            scene_rows = rows.scene(scene)
+            if len(scene_rows) < MIN_SCENE_POINTS:
                 expected[here] = models[scene].expected_ms(queries[here])
                 continue
             grid = SceneGrid(axes, scene, ladder, self.step_totals)
-            surfaces = scene_surfaces(grid, models[scene], own, Proportional(), STRENGTH)
+            surfaces = scene_surfaces(grid, models[scene], scene_rows, Proportional(), STRENGTH)
             expected[here] = to_ms(read_surface(axes, scene, ladder, surfaces.expected, queries[here]))
         return expected

@@ -98,21 +98,21 @@ def scored(name: str, estimator: Estimator, rows: Rows, ladders: Mapping[Scene, 
     for kind, masks in {"values": value_folds(rows), "sessions": session_folds(rows)}.items():
         losses = []
         for held in masks:
-            known, asked = rows.where(~held), rows.where(held)
+            known, held_rows = rows.where(~held), rows.where(held)
             models = estimator(known, {s: ladders[s] for s in known.scenes() if s in ladders})
-            asked = asked.where(asked.mask_of(models))
-            if len(asked):
-                losses.append(_expected_loss(asked, predictions(models, asked.points, SceneModel.expected_ms)))
+            held_rows = held_rows.where(held_rows.mask_of(models))
+            if len(held_rows):
+                losses.append(_expected_loss(held_rows, predictions(models, held_rows.points, SceneModel.expected_ms)))
         if losses:
             expected[kind] = 100 * float(np.mean(losses))
     noise, bound = choose_noise(predicted.inside())
     return Candidate(name, expected, bound, predicted=predicted, noise=noise)
 
 
-def _expected_loss(asked: Rows, expected_ms: Millis) -> float:
+def _expected_loss(held_rows: Rows, expected_ms: Millis) -> float:
     """Pinball at 0.5 of the relative error against point medians. expected_ms: of each row."""
-    medians = point_medians(asked)
-    _, first = np.unique(asked.point_id, return_index=True)
+    medians = point_medians(held_rows)
+    _, first = np.unique(held_rows.point_id, return_index=True)
     return pinball((medians.latency_ms - expected_ms[first]) / medians.latency_ms, 0.5)
 
 

@@ -104,30 +104,32 @@ def find_steps(rows: Rows, ladders: Mapping[Scene, Ladder], known: Sequence[int]
     data = _ladders(at_most(rows, MOST_SEARCHED_POINTS), ladders)
     if data is None:
         return []
-    found: list[FoundStep] = []
+    new_steps: list[FoundStep] = []
     taken = [step for step in known if step > 1]
-    while len(found) < MOST_STEPS:
+    while len(new_steps) < MOST_STEPS:
         best = _clearest(data, taken)
         if best is None:
             break
-        found.append(best)
+        new_steps.append(best)
         taken.append(best.total)
-    return sorted(found, key=lambda step: step.total)
+    return sorted(new_steps, key=lambda step: step.total)
 
 
 def _ladders(rows: Rows, ladders: Mapping[Scene, Ladder]) -> _Ladders | None:
     parts = []
     for number, (scene, ladder) in enumerate(ladders.items()):
-        own = rows.scene(scene)
-        if len(own) < MIN_SCENE_ROWS:
+        scene_rows = rows.scene(scene)
+        if len(scene_rows) < MIN_SCENE_ROWS:
             continue
-        medians = point_medians(own)
-        left = medians.latency_ms - ladder_and_features(medians, scene, ladder).base_ms(medians.points)
-        share = left / medians.latency_ms
+        medians = point_medians(scene_rows)
+        ladder_ms = medians.latency_ms - ladder_and_features(medians, scene, ladder).base_ms(medians.points)
+        share = ladder_ms / medians.latency_ms
         shown = share >= MIN_LADDER_SHARE
-        repeats = np.bincount(np.unique(own.point_id, return_inverse=True)[1])
+        repeats = np.bincount(np.unique(scene_rows.point_id, return_inverse=True)[1])
         totals = batch_totals(medians.points)
-        parts.append([np.log(left[shown]), share[shown], totals[shown], np.full(shown.sum(), number), repeats[shown]])
+        parts.append(
+            [np.log(ladder_ms[shown]), share[shown], totals[shown], np.full(shown.sum(), number), repeats[shown]]
+        )
     if not parts:
         return None
     return _Ladders(*(np.concatenate(column) for column in zip(*parts, strict=True)))

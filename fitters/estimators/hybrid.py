@@ -108,23 +108,25 @@ def _trend_model(columns: Columns, rows: Rows, counts: Floats) -> TrendModel:
     known = columns(rows.points)
     relative, scale = unit_columns(known / rows.latency_ms[:, None])
     weights = robust_nnls(relative, counts=counts) / scale
-    left = np.log(rows.latency_ms / (known @ weights))
-    return TrendModel(columns, weights, _residual(rows, left, counts), *np.quantile(left, CLIP_QUANTILES).tolist())
+    residuals = np.log(rows.latency_ms / (known @ weights))
+    return TrendModel(
+        columns, weights, _residual(rows, residuals, counts), *np.quantile(residuals, CLIP_QUANTILES).tolist()
+    )
 
 
-def _residual(rows: Rows, left: Floats, counts: Floats) -> Kriging | None:
-    """Kriging of `left` if it lowers its mean absolute error enough, over left-out points and value folds alike."""
-    residual = fit_kriging(rows.points, left, counts)
-    errors = [_errors(left, residual.leave_one_out(), counts)]
+def _residual(rows: Rows, residuals: Floats, counts: Floats) -> Kriging | None:
+    """Kriging of `residuals` if that lowers their mean absolute error enough, at held-out points and values alike."""
+    residual = fit_kriging(rows.points, residuals, counts)
+    errors = [_errors(residuals, residual.leave_one_out(), counts)]
     rng = np.random.default_rng(0)
     for held in value_folds(rows):
         if 0 < held.sum() < len(rows):
             some = rng.permutation(np.flatnonzero(held))[:MOST_HELD_OUT_PER_AXIS]
-            errors.append(_errors(left[some], residual.without(held).at(rows.points[some]), counts[some]))
+            errors.append(_errors(residuals[some], residual.without(held).at(rows.points[some]), counts[some]))
     without, with_ = errors[0] + (np.mean(errors[1:], axis=0) if len(errors) > 1 else 0.0)
     return residual if with_ < WORTHWHILE * without else None
 
 
-def _errors(left: Floats, predicted: Floats, counts: Floats) -> Floats:
+def _errors(residuals: Floats, predicted: Floats, counts: Floats) -> Floats:
     """Mean absolute error without and with the predicted residual, (2,)."""
-    return np.average(np.abs([left, left - predicted]), axis=1, weights=counts)
+    return np.average(np.abs([residuals, residuals - predicted]), axis=1, weights=counts)

@@ -55,9 +55,9 @@ class Kriging:
 
     def at(self, points: Points) -> Floats:
         """Predicted value of each point, shape (points,)."""
-        asked = _inputs(points, self.axes) / self.lengths
-        found = self._nearest(asked, min(NEIGHBOURS, len(self.values)))
-        return self._predicted(asked, found)
+        inputs = _inputs(points, self.axes) / self.lengths
+        nearest = self._nearest(inputs, min(NEIGHBOURS, len(self.values)))
+        return self._predicted(inputs, nearest)
 
     def leave_one_out(self) -> Floats:
         """Each own point predicted from the others, (points,)."""
@@ -71,21 +71,21 @@ class Kriging:
             self, inputs=inputs, values=self.values[~held], weights=self.weights[~held], tree=cKDTree(inputs)
         )
 
-    def _nearest(self, asked: Floats, count: int) -> Places:
-        _, found = self.tree.query(asked, k=count)
-        return np.asarray(found, dtype=np.int64).reshape(len(asked), count)
+    def _nearest(self, inputs: Floats, count: int) -> Places:
+        _, nearest = self.tree.query(inputs, k=count)
+        return np.asarray(nearest, dtype=np.int64).reshape(len(inputs), count)
 
-    def _predicted(self, asked: Floats, found: Places) -> Floats:
-        out = np.empty(len(asked))
-        for start in range(0, len(asked), PREDICTION_BLOCK):
+    def _predicted(self, inputs: Floats, nearest: Places) -> Floats:
+        out = np.empty(len(inputs))
+        for start in range(0, len(inputs), PREDICTION_BLOCK):
             block = slice(start, start + PREDICTION_BLOCK)
-            near = self.inputs[found[block]]
+            near = self.inputs[nearest[block]]
             within = self.variance * _matern(_squared(near, near))
             diagonal = np.arange(near.shape[1])
-            within[:, diagonal, diagonal] += self.noise / self.weights[found[block]]
-            across = self.variance * _matern(_squared(near, asked[block, None]))
+            within[:, diagonal, diagonal] += self.noise / self.weights[nearest[block]]
+            across = self.variance * _matern(_squared(near, inputs[block, None]))
             shares = np.linalg.solve(within, across)[:, :, 0]
-            out[block] = self.mean + (shares * (self.values[found[block]] - self.mean)).sum(axis=1)
+            out[block] = self.mean + (shares * (self.values[nearest[block]] - self.mean)).sum(axis=1)
         return out
 
 
@@ -145,8 +145,8 @@ def _likeliest(
     group = np.concatenate([drawn[:, None], near], axis=1)
     arguments = (inputs[group], values[group], weights[group], first)
     bounds = list(zip(low, high, strict=True))
-    found = minimize(loss, parameters, arguments, "L-BFGS-B", jac=True, bounds=bounds, options={"maxiter": steps})
-    return np.asarray(found.x)
+    optimum = minimize(loss, parameters, arguments, "L-BFGS-B", jac=True, bounds=bounds, options={"maxiter": steps})
+    return np.asarray(optimum.x)
 
 
 def loss(parameters: Floats, inputs: Floats, values: Floats, weights: Floats, first: Floats) -> tuple[float, Floats]:
@@ -165,12 +165,12 @@ def loss(parameters: Floats, inputs: Floats, values: Floats, weights: Floats, fi
     covariance[:, diagonal, diagonal] += noise / weights
     sides = np.stack([covariance[:, 1:, 0], values[:, 1:]], axis=2)
     shares, alpha = np.moveaxis(np.linalg.solve(covariance[:, 1:, 1:], sides), 2, 0)
-    left = np.maximum(covariance[:, 0, 0] - (shares * covariance[:, 1:, 0]).sum(axis=1), 1e-12)
+    rest = np.maximum(covariance[:, 0, 0] - (shares * covariance[:, 1:, 0]).sum(axis=1), 1e-12)
     off = values[:, 0] - (shares * values[:, 1:]).sum(axis=1)
-    ratio = off**2 / left / STUDENT_DEGREES
-    likelihood = 0.5 * np.log(left) + (STUDENT_DEGREES + 1) / 2 * np.log1p(ratio)
-    by_off = (STUDENT_DEGREES + 1) / STUDENT_DEGREES * off / left / (1 + ratio)
-    by_left = 0.5 / left - 0.5 * by_off * off / left
+    ratio = off**2 / rest / STUDENT_DEGREES
+    likelihood = 0.5 * np.log(rest) + (STUDENT_DEGREES + 1) / 2 * np.log1p(ratio)
+    by_off = (STUDENT_DEGREES + 1) / STUDENT_DEGREES * off / rest / (1 + ratio)
+    by_left = 0.5 / rest - 0.5 * by_off * off / rest
     ones = np.ones((len(values), 1))
     u, a = np.hstack([ones, -shares]), np.hstack([0 * ones, alpha])
     by_covariance = u[:, :, None] * (by_left[:, None] * u - by_off[:, None] * a)[:, None, :]

@@ -35,9 +35,10 @@ def quantile(rows: Rows, ladders: Mapping[Scene, Ladder]) -> dict[Scene, SceneMo
     """
     models = {}
     for scene, ladder in ladders.items():
-        own = rows.scene(scene)
-        own = own if len(own) >= MIN_SCENE_ROWS else rows
-        columns = np.column_stack([np.ones(len(own)), features(own.points)]) / own.latency_ms[:, None]
+        scene_rows = rows.scene(scene)
+        scene_rows = scene_rows if len(scene_rows) >= MIN_SCENE_ROWS else rows
+        columns = np.column_stack([np.ones(len(scene_rows)), features(scene_rows.points)])
+        columns = columns / scene_rows.latency_ms[:, None]
         coefficients = without_negatives(partial(median_regression, scene=scene), columns)
         ends = np.asarray([ladder.batch_tokens[0], ladder.batch_tokens[-1]], dtype=np.float64)
         curve = FeatureCurve(scene, ends, np.full(2, coefficients[0]), coefficients[1:])

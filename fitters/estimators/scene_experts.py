@@ -35,9 +35,9 @@ def scene_experts(rows: Rows, ladders: Mapping[Scene, Ladder]) -> dict[Scene, Sc
     longest = max(ladders.values(), key=lambda ladder: ladder.batch_tokens[-1])
     models = {}
     for scene, ladder in ladders.items():
-        own = rows.scene(scene)
-        enough = len(own) >= MIN_SCENE_ROWS
-        curve = ladder_and_features(own if enough else rows, scene, ladder if enough else longest)
+        scene_rows = rows.scene(scene)
+        enough = len(scene_rows) >= MIN_SCENE_ROWS
+        curve = ladder_and_features(scene_rows if enough else rows, scene, ladder if enough else longest)
         models[scene] = SceneModel(curve, curve.named())
     return models
 
