@@ -159,8 +159,7 @@ def _table(found: list[tuple[Cell, Capacity]], share: float) -> Table:
     from rich.table import Table
 
     from ..scheduler.workloads.registry import workload_spec
-    from .exit_codes import escape
-    from .output import percent
+    from .output import escape, percent
 
     table = Table(title=f"highest rate with {100 * share:g}% good", title_justify="left", box=None, pad_edge=False)
     for name in ("workload", "TTFT", "TPOT", "policy"):

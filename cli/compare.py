@@ -2,25 +2,78 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .output import JsonFlag, emit_data
+from .options import Share
+from .output import JsonFlag, Result, emit, escape, grid, percent
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
     from rich.table import Table
 
     from ..fitters.compare import Comparison, SceneDifference, Side
+
+
+@dataclass(frozen=True)
+class FileComparison(Result):
+    """What differs between two files."""
+
+    left: Path
+    right: Path
+    comparison: Comparison
+
+    def data(self) -> dict[str, Any]:
+        found = self.comparison
+        return {
+            "left": str(self.left),
+            "right": str(self.right),
+            "kind": found.kind,
+            "drift": bool(found.reasons),
+            "reasons": list(found.reasons),
+            "tolerance": found.tolerance,
+            "fingerprint": {
+                severity.value: [{"field": name, "left": a, "right": b} for name, a, b in fields]
+                for severity, fields in found.fingerprint.items()
+            },
+            "basis": found.basis,
+            "scenes": [asdict(scene) for scene in found.scenes],
+            "coverage": None if found.coverage is None else found.coverage.model_dump(),
+            "promised": found.promised,
+        }
+
+    def shown(self) -> Iterator[RenderableType]:
+        found = self.comparison
+        lines = [
+            (f"fingerprint ({severity.value})", escape(f"{name}: {a!r} against {b!r}"))
+            for severity, fields in found.fingerprint.items()
+            for name, a, b in fields
+        ]
+        yield grid([*(lines or [("fingerprint", "the same")]), ("compared", f"{found.kind}: {found.basis}")])
+        yield _scene_table(found)
+        if found.coverage is not None:
+            count = found.coverage
+            yield (
+                f"above the bound: {count.rows - count.covered} of {count.rows} iterations; coverage "
+                f"{percent(count.coverage)} [{percent(count.low)}, {percent(count.high)}], certified "
+                f"{percent(found.promised)}"
+            )
+        for reason in found.reasons:
+            yield f"[bold red]drift:[/] {escape(reason)}"
+        if not found.reasons:
+            yield f"[bold green]no drift[/] beyond {100 * found.tolerance:g}%"
 
 
 def compare(
     left: Annotated[Path, typer.Argument(help="Cost table (JSON) or profile (Parquet): what is expected.")],
     right: Annotated[Path, typer.Argument(help="Cost table or profile to hold against it.")],
     tolerance: Annotated[
-        str, typer.Option(help="Drift: in some scene a tenth of the points differ by more than this.")
-    ] = "5%",
+        Share, typer.Option(help="Drift: in some scene a tenth of the points differ by more than this.")
+    ] = 0.05,
     as_json: JsonFlag = False,
 ) -> None:
     """Two tables, two profiles, or a table and a profile: where they differ, fingerprints first. Exit 1 on drift.
@@ -31,24 +84,11 @@ def compare(
 
     Example: chunkfit compare table.json tonight.parquet --tolerance 5%
     """
-    from ..files.units import percentage
     from ..fitters.compare import compare as compare_sides
-    from .exit_codes import escape
-    from .output import grid
 
-    allowed = percentage(tolerance, "--tolerance")
-    found = compare_sides(_load(left), _load(right), allowed)
-    lines = [
-        (f"fingerprint ({severity.value})", escape(f"{name}: {a!r} against {b!r}"))
-        for severity, fields in found.fingerprint.items()
-        for name, a, b in fields
-    ]
-    lines = lines or [("fingerprint", "the same")]
-    lines.append(("compared", f"{found.kind}: {found.basis}"))
-    verdict = [f"[bold red]drift:[/] {escape(reason)}" for reason in found.reasons]
-    shown = verdict or [f"[bold green]no drift[/] beyond {100 * allowed:g}%"]
-    emit_data(_data(left, right, found), as_json, grid(lines), _scene_table(found), *_coverage_lines(found), *shown)
-    if found.reasons:
+    comparison = compare_sides(_load(left), _load(right), tolerance)
+    emit(FileComparison(left, right, comparison), as_json)
+    if comparison.reasons:
         raise typer.Exit(1)
 
 
@@ -70,27 +110,6 @@ def _load(path: Path) -> Side:
     from ..tables import CostTable
 
     return CostTable.load(path)
-
-
-def _data(left: Path, right: Path, found: Comparison) -> dict[str, Any]:
-    from dataclasses import asdict
-
-    return {
-        "left": str(left),
-        "right": str(right),
-        "kind": found.kind,
-        "drift": bool(found.reasons),
-        "reasons": list(found.reasons),
-        "tolerance": found.tolerance,
-        "fingerprint": {
-            severity.value: [{"field": name, "left": a, "right": b} for name, a, b in fields]
-            for severity, fields in found.fingerprint.items()
-        },
-        "basis": found.basis,
-        "scenes": [asdict(scene) for scene in found.scenes],
-        "coverage": None if found.coverage is None else found.coverage.model_dump(),
-        "promised": found.promised,
-    }
 
 
 def _scene_table(found: Comparison) -> Table:
@@ -116,17 +135,4 @@ def _cells(scene: SceneDifference) -> list[str]:
         "" if scene.beyond_margins is None else f"{100 * scene.beyond_margins:.1f}%",
         f"{100 * (scene.worst - 1):+.1f}%",
         f"n {n}, k {k}, c {c}, u {u}",
-    ]
-
-
-def _coverage_lines(found: Comparison) -> list[str]:
-    from .output import percent
-
-    count = found.coverage
-    if count is None:
-        return []
-    missed = count.rows - count.covered
-    return [
-        f"above the bound: {missed} of {count.rows} iterations; coverage {percent(count.coverage)} "
-        f"[{percent(count.low)}, {percent(count.high)}], certified {percent(found.promised)}"
     ]

@@ -56,7 +56,7 @@ def diagnose(
     from ..scheduler.diagnose import diagnose as judge
     from ..scheduler.diagnose import of_log
     from ..scheduler.run_files import iterations_of, requests_of
-    from .exit_codes import escape
+    from .output import escape
 
     left_out = LeftOut()
     iterations_file, requests_file, report = _files(run, requests)
@@ -157,7 +157,7 @@ def _target_ms(tpot: str | None, tpots_ms: Any, where: Path) -> float:
 
 
 def _lines(symptoms: tuple[Symptom, ...]) -> list[str]:
-    from .exit_codes import escape
+    from .output import escape
 
     words = {True: "[bold red]found[/]", False: "[green]not found[/]", None: "[yellow]cannot say[/]"}
     return [f"{each.rule}: {words[each.found]}: {escape(each.says)}" for each in symptoms]

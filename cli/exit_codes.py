@@ -8,6 +8,7 @@ from collections.abc import Callable
 import typer
 
 from ..files.errors import ChunkfitError, MissingExtraError
+from .output import escape, progress_console
 
 EXTRA_OF = {
     "torch": "profile",
@@ -54,14 +55,5 @@ def missing(error: ModuleNotFoundError, command: str) -> str | None:
 
 def fail(message: str, exit_code: int) -> None:
     """Print an error to stderr and end with `exit_code`."""
-    from .output import progress_console
-
     progress_console().print(f"[bold red]error:[/] {escape(message)}", highlight=False, soft_wrap=True)
     raise typer.Exit(exit_code)
-
-
-def escape(text: str) -> str:
-    """Text with no rich markup in it: paths and JSON paths hold brackets."""
-    from rich.markup import escape as rich_escape
-
-    return rich_escape(text)

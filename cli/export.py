@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from .output import JsonFlag, emit_data
+from .output import JsonFlag, Result, emit
+
+
+@dataclass(frozen=True)
+class Exported(Result):
+    """A written file and its size."""
+
+    written: Path
+    bytes: int
+
+    def shown(self) -> Iterator[str]:
+        yield f"written: {self.written}"
 
 
 def export(
@@ -33,4 +46,4 @@ def export(
         costs.save(out)
     else:
         raise UsageError(f"OUT {str(out)!r}: expected a name that ends in .csv or .json")
-    emit_data({"written": str(out), "bytes": out.stat().st_size}, as_json, f"written: {out}")
+    emit(Exported(out, out.stat().st_size), as_json)

@@ -2,21 +2,59 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .output import JsonFlag, emit_data
+from .options import Coverage, OpenShare
+from .output import JsonFlag, Result, emit, grid
+from .table_lines import evidence_lines, fitter_lines, summary_of, traffic_lines
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from ..fitters.metrics import WeightedCoverage
+    from ..profiler.profile import Profile
+    from ..tables import CostTable
+
+
+@dataclass(frozen=True)
+class Fitted(Result):
+    """A fitted table and the file it is written to; `by_traffic` where the profile was planned by traffic."""
+
+    path: Path
+    table: CostTable
+    by_traffic: WeightedCoverage | None
+
+    @classmethod
+    def of(cls, path: Path, table: CostTable, profile: Profile) -> Fitted:
+        """With the traffic-weighted coverage of the profile's test session."""
+        from ..fitters.metrics import traffic_coverage
+
+        return cls(path, table, traffic_coverage(profile, table.arrays))
+
+    def data(self) -> dict[str, Any]:
+        weighted = asdict(self.by_traffic) if self.by_traffic else None
+        return summary_of(self.table.document) | {"by_traffic": weighted}
+
+    def lines(self) -> list[tuple[str, str]]:
+        document = self.table.document
+        return [*fitter_lines(document), *evidence_lines(document), *traffic_lines(self.by_traffic)]
+
+    def shown(self) -> Iterator[RenderableType]:
+        yield grid(self.lines())
+        yield f"written: {self.path}"
 
 
 def fit(
     profile: Annotated[list[Path], typer.Argument(help="Profile(s) of one device, model and engine (Parquet).")],
     out: Annotated[Path, typer.Option(help="Cost table to write.")] = Path("table.json"),
     fitter: Annotated[str, typer.Option(help="Estimator of the expected time; auto: the best of all.")] = "auto",
-    coverage: Annotated[float, typer.Option(help="Share of iterations the bound must cover.")] = 0.99,
-    confidence: Annotated[float, typer.Option(help="Confidence of that, over the drawing of the session.")] = 0.95,
+    coverage: Coverage = 0.99,
+    confidence: Annotated[OpenShare, typer.Option(help="Confidence of that, over the drawing of the session.")] = 0.95,
     microbench: Annotated[
         Path | None,
         typer.Option(help="Results of `chunkfit microbench` on the same device, for the fitter roofline."),
@@ -30,8 +68,6 @@ def fit(
     from ..fitters.fit import fit as fit_table
     from ..profiler.microbench.results import load
     from ..profiler.profile import Profile, concat, file_sha256
-    from .evidence import by_traffic, evidence_lines, fitter_lines, summary_of, traffic_lines
-    from .output import grid
 
     # A table of several files names none of them: it is checked against the file they were joined into.
     rows = Profile.load(profile[0]) if len(profile) == 1 else concat([Profile.load(path) for path in profile])
@@ -41,7 +77,4 @@ def fit(
         rows, fitter=fitter, coverage=coverage, confidence=confidence, profile_sha256=sha, operators=operators
     )
     table.save(out)
-    weighted = by_traffic(rows, table.document)
-    lines = [*fitter_lines(table.document), *evidence_lines(table.document), *traffic_lines(weighted)]
-    summary = summary_of(table.document) | {"by_traffic": asdict(weighted) if weighted else None}
-    emit_data(summary, as_json, grid(lines), f"written: {out}")
+    emit(Fitted.of(out, table, rows), as_json)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .output import JsonFlag, emit_data
+from .output import JsonFlag, Result, emit, escape, grid
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from ..profiler.importers.ingest import Ingested
 
 Name = Annotated[
@@ -27,6 +31,22 @@ MapText = Annotated[
         "Columns, numbers, joined by * and /.",
     ),
 ]
+
+
+@dataclass(frozen=True)
+class ReadLog(Result):
+    """A profile made of a log, and what of the log it is made of."""
+
+    path: Path
+    ingested: Ingested
+
+    def data(self) -> dict[str, Any]:
+        meta = self.ingested.profile.meta.model_dump(mode="json")
+        return {"profile": str(self.path), "unread": self.ingested.unread} | meta
+
+    def shown(self) -> Iterator[RenderableType]:
+        yield grid(_lines(self.ingested))
+        yield f"written: {self.path}"
 
 
 def ingest(
@@ -66,7 +86,6 @@ def ingest(
     from ..profiler.importers.samples import ReadOptions
     from ..profiler.importers.sessions import parse_shares
     from ..tables.fingerprint import Fingerprint
-    from .output import grid
 
     ingested = read_log(
         form,
@@ -81,13 +100,10 @@ def ingest(
         ),
     )
     ingested.profile.save(out)
-    data = {"profile": str(out), "unread": ingested.unread} | ingested.profile.meta.model_dump(mode="json")
-    emit_data(data, as_json, grid(_lines(ingested)), f"written: {out}")
+    emit(ReadLog(out, ingested), as_json)
 
 
 def _lines(ingested: Ingested) -> list[tuple[str, str]]:
-    from .exit_codes import escape
-
     meta = ingested.profile.meta
     domain, imported = meta.domain, meta.imported
     assert imported is not None  # ingest sets it
@@ -98,7 +114,10 @@ def _lines(ingested: Ingested) -> list[tuple[str, str]]:
         ("read", f"{len(ingested.profile):,} rows; a row is {escape(_row_is(meta.aggregation))}"),
         *[("left out", f"[yellow]{escape(line)}[/]") for line in ingested.left_out],
         ("stated", escape("; ".join(f"{name} = {value}" for name, value in imported.stated.items()) or "nothing")),
-        ("not read", escape("; ".join(f"{n} ({', '.join(vs)})" for n, vs in ingested.unread.items()) or "nothing")),
+        (
+            "not read",
+            escape("; ".join(f"{n} ({', '.join(vs)})" for n, vs in ingested.unread.items()) or "nothing"),
+        ),
         (
             "domain",
             f"n to {domain.max_decodes:,}, k to {domain.max_context_tokens:,}, c to {domain.max_chunk_tokens:,}, u to "

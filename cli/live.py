@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .exit_codes import INTERRUPTED
+from .options import Attention, Model
 from .output import JsonFlag, emit_data, progress_console
-from .profile import Attention, Model
 
 if TYPE_CHECKING:
     from ..scheduler.live.live_session import SessionPlan
@@ -78,8 +78,8 @@ def live(
     from ..scheduler.live.slo_targets import maker, targets_for
     from ..scheduler.serving_metrics import criterion_named
     from ..tables import CostTable
-    from .exit_codes import escape
     from .live_display import Display
+    from .output import escape
 
     if not (seconds > 0 and curve_seconds > 0 and rounds >= 1 and (rate is None or rate > 0)):
         raise UsageError(

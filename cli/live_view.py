@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .exit_codes import escape
-from .output import grid, percent
+from .output import escape, grid, percent
 
 if TYPE_CHECKING:
     from rich.table import Table

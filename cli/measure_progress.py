@@ -1,67 +1,48 @@
-"""A sweep with its plan, cost, progress and verdicts on the terminal: shared by `profile` and `run`."""
+"""A measurement with its plan, cost, progress and verdicts on the terminal: shared by `profile` and `run`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..files.units import percentage
 from ..profiler.domains import capacity_note, default_domain, default_step_totals, default_warmup
 from ..profiler.messages import ProfileRequest, SweepEvent, journal_of
 from ..profiler.plan import SESSIONS, SweepPlan, draw_plan
 from ..profiler.sweep import journalled_plan
-from ..profiler.sweep import profile as measure
+from ..profiler.sweep import profile as measure_profile
 from ..profiler.traffic import read_traffic
 from ..tables.domain import Domain
-from .exit_codes import escape
-from .output import progress_console
+from .options import MeasureOptions, default_model
+from .output import escape, progress_console
 
 if TYPE_CHECKING:
+    from rich.progress import Progress
+
     from ..profiler.profile import Profile
 
-DEFAULT_MODELS = {"cuda": "llama-3.2-1b"}  # elsewhere the tiny model: a CPU needs minutes for a real one
 
-
-@dataclass(frozen=True, slots=True)
-class SweepOptions:
-    """What the command line asks of a sweep."""
-
-    device: str
-    model: str | None
-    attention: str | None
-    seed: int
-    minutes: float | None
-    points: int
-    tolerance: str
-    traffic: Path | None
-
-
-def sweep_request(out: Path, options: SweepOptions, *, resume: bool, overwrite: bool) -> ProfileRequest:
-    """The default plan of a device and model; a resumed sweep keeps the plan of its journal."""
+def measure_request(out: Path, options: MeasureOptions) -> ProfileRequest:
+    """The default plan of a device and model; a resumed measurement keeps the plan of its journal."""
     from ..profiler.devices import resolve_device
 
-    budget_s, tolerance = _checked(options)
     device = resolve_device(options.device)
-    model = options.model or DEFAULT_MODELS.get(device, "tiny")
-    plan = journalled_plan(out) if resume else None
+    model = options.model or default_model(device)
+    plan = journalled_plan(out) if options.resume else None
     if plan is None:
-        plan = _plan(default_domain(device, model), default_step_totals(device), device, options, tolerance)
+        plan = _plan(default_domain(device, model), default_step_totals(device), device, options)
     return ProfileRequest(
         device=device,
         model=model,
         plan=plan,
         attention=options.attention,
         out=out,
-        budget_s=budget_s,
-        overwrite=overwrite,
+        budget_s=options.budget_s,
+        overwrite=options.overwrite,
     )
 
 
-def vllm_request(
-    out: Path, options: SweepOptions, arguments: tuple[str, ...], *, resume: bool, overwrite: bool
-) -> ProfileRequest:
+def vllm_request(out: Path, options: MeasureOptions, arguments: tuple[str, ...]) -> ProfileRequest:
     """The same of a vLLM engine, which is started once to say what it can run. Raises UsageError for options that
     belong to the reference engine.
     """
@@ -73,12 +54,11 @@ def vllm_request(
             "--engine vllm: expected --model with what `vllm serve` takes, and neither --device nor --attention: "
             "give those to the engine, after --"
         )
-    budget_s, tolerance = _checked(options)
-    plan = journalled_plan(out) if resume else None
+    plan = journalled_plan(out) if options.resume else None
     facts = engine_facts(options.model, arguments)
     device = str(facts.fingerprint.device_kind)
     if plan is None:
-        plan = _plan(facts.domain, facts.step_totals, device, options, tolerance)
+        plan = _plan(facts.domain, facts.step_totals, device, options)
     return ProfileRequest(
         device=device,
         model=options.model,
@@ -86,14 +66,12 @@ def vllm_request(
         session_module=SESSION_MODULE,
         engine_arguments=arguments,
         out=out,
-        budget_s=budget_s,
-        overwrite=overwrite,
+        budget_s=options.budget_s,
+        overwrite=options.overwrite,
     )
 
 
-def _plan(
-    domain: Domain, step_totals: Sequence[int], device: str, options: SweepOptions, tolerance: float
-) -> SweepPlan:
+def _plan(domain: Domain, step_totals: Sequence[int], device: str, options: MeasureOptions) -> SweepPlan:
     warmups, warmup_ms = default_warmup(device)
     return draw_plan(
         domain,
@@ -104,71 +82,26 @@ def _plan(
         test_points=options.points,
         warmups=warmups,
         warmup_ms=warmup_ms,
-        tolerance=tolerance,
+        tolerance=options.tolerance,
         traffic=None if options.traffic is None else read_traffic(options.traffic, domain),
     )
 
 
-def _checked(options: SweepOptions) -> tuple[float | None, float]:
-    """(time budget in s, tolerance as a share), before anything is started. Raises UsageError."""
-    from ..files.errors import UsageError
-
-    if options.minutes is not None and options.minutes <= 0:
-        raise UsageError(f"--minutes {options.minutes:g}: expected more than 0")
-    budget_s = None if options.minutes is None else 60 * options.minutes
-    return budget_s, percentage(options.tolerance, "--tolerance")
-
-
-def sweep(request: ProfileRequest, resume: bool) -> Profile:
-    """Run the sweep with progress on stderr; on Ctrl-C say how to go on."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
+def measure(request: ProfileRequest, resume: bool) -> Profile:
+    """Measure with progress on stderr; Ctrl-C prints how to go on."""
     from ..fitters.predictor import TablePredictor
 
     console = progress_console()
     plan = request.plan
     console.print(f"measuring {escape(request.device)} with model {escape(request.model)}", highlight=False)
-    note = capacity_note(plan.domain, plan.clipped_fraction)
-    if note:
+    notes = (capacity_note(plan.domain, plan.clipped_fraction), plan.traffic.title() if plan.traffic else None)
+    for note in filter(None, notes):
         console.print(f"[dim]{escape(note)}[/]", highlight=False)
-    if plan.traffic is not None:
-        console.print(f"[dim]{escape(plan.traffic.title())}[/]", highlight=False)
-    columns = (
-        TextColumn("{task.description:>10}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("{task.fields[left]}"),
-    )
-    with Progress(*columns, console=console) as progress:
-        tasks = {
-            session: progress.add_task(session, total=plan.planned(session), left="", start=False)
-            for session in SESSIONS
-        }
-
-        def show(event: SweepEvent) -> None:
-            task = tasks[event.session]
-            if event.kind == "cost":
-                console.print(_cost(event, request.budget_s), highlight=False)
-            elif event.kind == "session":
-                progress.start_task(task)
-                progress.update(task, completed=event.done, total=event.total)
-            elif event.kind == "progress":
-                left = "" if event.seconds_left is None else f"{event.seconds_left:.0f}s left"
-                progress.update(task, completed=event.done, total=event.total, left=left)
-            elif event.kind == "round":
-                console.print(f"[dim]{escape(event.message)}[/]", highlight=False)
-            elif event.kind == "end":
-                progress.update(task, completed=event.done, total=event.total, left="")
-                progress.stop_task(task)
-                if event.message:
-                    console.print(f"{event.session}: {escape(event.message)}", highlight=False)
-            elif event.kind == "skipped":
-                console.print(f"[yellow]{event.session}: skipped: {escape(event.message)}[/]", highlight=False)
-
+    with _bars() as progress:
+        show = _Events(progress, plan, request.budget_s).show
         try:
             predictor = TablePredictor(plan.domain, plan.step_totals)
-            profile = measure(request, resume=resume, on_event=show, predictor=predictor)
+            profile = measure_profile(request, resume=resume, on_event=show, predictor=predictor)
         except KeyboardInterrupt:
             progress.stop()
             console.print(
@@ -183,8 +116,55 @@ def sweep(request: ProfileRequest, resume: bool) -> Profile:
     return profile
 
 
+def _bars() -> Progress:
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    return Progress(
+        TextColumn("{task.description:>10}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[left]}"),
+        console=progress_console(),
+    )
+
+
+class _Events:
+    """Events of a measurement, as bars and lines."""
+
+    def __init__(self, progress: Progress, plan: SweepPlan, budget_s: float | None) -> None:
+        self._progress, self._budget_s = progress, budget_s
+        self._tasks = {
+            session: progress.add_task(session, total=plan.planned(session), left="", start=False)
+            for session in SESSIONS
+        }
+
+    def show(self, event: SweepEvent) -> None:
+        task = self._tasks[event.session]
+        if event.kind == "cost":
+            self._print(_cost(event, self._budget_s))
+        elif event.kind == "session":
+            self._progress.start_task(task)
+            self._progress.update(task, completed=event.done, total=event.total)
+        elif event.kind == "progress":
+            left = "" if event.seconds_left is None else f"{event.seconds_left:.0f}s left"
+            self._progress.update(task, completed=event.done, total=event.total, left=left)
+        elif event.kind == "round":
+            self._print(f"[dim]{escape(event.message)}[/]")
+        elif event.kind == "end":
+            self._progress.update(task, completed=event.done, total=event.total, left="")
+            self._progress.stop_task(task)
+            if event.message:
+                self._print(f"{event.session}: {escape(event.message)}")
+        elif event.kind == "skipped":
+            self._print(f"[yellow]{event.session}: skipped: {escape(event.message)}[/]")
+
+    def _print(self, text: str) -> None:
+        self._progress.console.print(text, highlight=False)
+
+
 def measured_lines(profile: Profile) -> list[tuple[str, str]]:
-    """Label and value lines about a finished sweep."""
+    """Label and value lines about a finished measurement."""
     lines = [("measured on", escape(profile.meta.fingerprint.title()))]
     for session, meta in profile.meta.sessions.items():
         skipped = f", {meta.skipped} skipped" if meta.skipped else ""

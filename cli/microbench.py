@@ -2,20 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .output import JsonFlag, emit_data
-from .profile import Attention, Model
+from .options import Attention, MinutesAboveZero, Model, default_model
+from .output import JsonFlag, Result, balance_line, emit, escape, grid
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
     from rich.table import Table
 
     from ..profiler.microbench.results import MicrobenchV1
 
 FULL_MINUTES, QUICK_MINUTES = 3.0, 0.5
+
+
+@dataclass(frozen=True)
+class Benchmarked(Result):
+    """Measured operators and the files that hold them."""
+
+    measured: MicrobenchV1
+    files: tuple[Path, ...]
+
+    def data(self) -> dict[str, Any]:
+        return self.measured.model_dump(mode="json")
+
+    def shown(self) -> Iterator[RenderableType]:
+        yield _operator_table(self.measured)
+        if self.measured.whole:
+            yield _whole_table(self.measured)
+        yield grid(_lines(self.measured))
+        yield "written: " + ", ".join(map(str, self.files))
 
 
 def microbench(
@@ -24,7 +45,7 @@ def microbench(
     model: Model = None,
     attention: Attention = None,
     minutes: Annotated[
-        float | None,
+        MinutesAboveZero | None,
         typer.Option(help="Time budget. Default: 3, with --quick a half.", show_default=False),
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer sizes, half a minute.")] = False,
@@ -52,20 +73,17 @@ def microbench(
         raise UsageError("device 'synthetic' has no operators: expected auto, cuda or cpu")
     from ..profiler.microbench.measure import MicrobenchOptions
     from ..profiler.microbench.measure import microbench as measure
-    from .measure_progress import DEFAULT_MODELS
 
     budget = minutes if minutes is not None else QUICK_MINUTES if quick else FULL_MINUTES
-    options = MicrobenchOptions(device, model or DEFAULT_MODELS.get(device, "tiny"), budget, quick, seed, attention)
+    options = MicrobenchOptions(device, model or default_model(device), budget, quick, seed, attention)
     with _Progress(budget) as progress:
         result = measure(options, command=" ".join(["chunkfit", *sys.argv[1:]]), progress=progress.show)
     result.save(out)
-    written = f"written: {out}"
     if plot:
         from ..profiler.microbench.plot import save_plot
 
         save_plot(result, picture)
-        written += f", {picture}"
-    emit_data(result.model_dump(mode="json"), as_json, *_shown(result), written)
+    emit(Benchmarked(result, (out, picture) if plot else (out,)), as_json)
 
 
 class _Progress:
@@ -93,10 +111,7 @@ class _Progress:
         self._progress.update(self._task, completed=done, total=total, description=name)
 
 
-def _shown(result: MicrobenchV1) -> list[Table | str]:
-    from .exit_codes import escape
-    from .output import balance_line, grid
-
+def _lines(result: MicrobenchV1) -> list[tuple[str, str]]:
     check, limits, ridge = result.machine.cold_check, result.ceilings, result.ridge
     interval = "" if ridge.low is None or ridge.high is None else f" [{ridge.low:.3g}, {ridge.high:.3g}]"
     colour, verdict = ("green", "cold") if check.cold else ("yellow", "NOT surely cold")
@@ -114,12 +129,10 @@ def _shown(result: MicrobenchV1) -> list[Table | str]:
         ("ridge", f"the token-parallel part of a layer {escape(ridge.finding + interval)} ({ridge.method})"),
         *([("balance", balance_line(ridge.balance_tokens))] if ridge.balance_tokens is not None else []),
     ]
-    shown: list[Table | str] = [_operator_table(result), _whole_table(result)] if result.whole else []
-    shown = shown or [_operator_table(result)]
     if result.skipped:
         reasons = sorted({skipped.reason for skipped in result.skipped})
         lines.append(("left out", f"[yellow]{len(result.skipped)} sizes: {escape('; '.join(reasons))}[/]"))
-    return [*shown, grid(lines)]
+    return lines
 
 
 def _operator_table(result: MicrobenchV1) -> Table:

@@ -66,6 +66,15 @@ class MeasureOptions:
     resume: Annotated[bool, typer.Option("--resume", help="Go on with an interrupted measurement.")] = False
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a finished result.")] = False
 
+    @property
+    def budget_s(self) -> float | None:
+        return None if self.minutes is None else 60 * self.minutes
+
+
+def default_model(device: str) -> str:
+    """The tiny model, since a CPU needs minutes for a real one; a real one on a GPU."""
+    return "llama-3.2-1b" if device == "cuda" else "tiny"
+
 
 def flattened(command: Callable[..., None]) -> Callable[..., None]:
     """The command as typer reads it.
@@ -85,7 +94,8 @@ def flattened(command: Callable[..., None]) -> Callable[..., None]:
             unit = next(_found(member_hint, Unit), None)
             if unit is not None:
                 option = next(_found(member_hint, typer.models.OptionInfo))
-                named = [text for text in option.param_decls or () if text.startswith("--")]
+                texts = (option.default, *(option.param_decls or ()))  # typer takes the first name for the default
+                named = [text for text in texts if isinstance(text, str) and text.startswith("--")]
                 units[member] = (named[0] if named else "--" + member.replace("_", "-"), unit)
                 text = str if type(None) not in _types(member_hint) else str | None
                 member_hint = Annotated[text, option]

@@ -89,3 +89,10 @@ def number(value: float | None) -> str:
 def balance_line(tokens: float) -> str:
     """What `Ridge.balance_tokens` means."""
     return f"{tokens:.3g} tokens: their own time equals the flat level"
+
+
+def escape(text: str) -> str:
+    """Text with no rich markup in it: paths and JSON paths hold brackets."""
+    from rich.markup import escape as rich_escape
+
+    return rich_escape(text)

@@ -126,8 +126,7 @@ def sensitivity(
 def _table(parameter: str, lines: dict[str, list[tuple[str, Group]]]) -> Table:
     from rich.table import Table
 
-    from .exit_codes import escape
-    from .output import number, percent
+    from .output import escape, number, percent
 
     table = Table(box=None, pad_edge=False)
     for name in ("policy", parameter):

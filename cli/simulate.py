@@ -148,8 +148,7 @@ def _pictures(cells: Sequence[Cell], costs: Costs, out: Path, plot: bool) -> lis
 def _table(found: Sequence[Group]) -> Table:
     from rich.table import Table
 
-    from .exit_codes import escape
-    from .output import number, percent
+    from .output import escape, number, percent
 
     # What happened nowhere takes no column.
     counts = [name for name in COUNTS if any(group.mean(name) for group in found)]

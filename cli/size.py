@@ -2,23 +2,123 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .output import JsonFlag, emit_data
+from .options import Share, ShareBelowAll, TimeFromZero
+from .output import JsonFlag, Result, balance_line, emit, escape, grid, percent
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
     from rich.table import Table
 
     from ..planning.chunk_tax import ChunkTax
     from ..planning.ridge import Ridge
+    from ..planning.sizing import Budget, Prompt
+    from ..tables import CostTable
+
+
+@dataclass(frozen=True)
+class Sizing(Result):
+    """The largest static token budget under a target; `budget` holds it with the iteration that limits it."""
+
+    table: CostTable
+    target_ms: float
+    headroom: float
+    decodes: int
+    context_tokens: int
+    prompts: tuple[Prompt, ...]
+    budget: Budget
+    ridge: Ridge | None
+    taxes: tuple[ChunkTax, ...]
+    retune: dict[str, dict[str, object]]
+
+    @property
+    def chunk_tokens(self) -> int:
+        """What is left beside the decodes; below 0 where not even these fit."""
+        return self.budget.tokens - self.decodes
+
+    @property
+    def setting(self) -> str | None:
+        """The engine's name for the budget, where it is known."""
+        from ..planning.sizing import SETTINGS
+
+        return SETTINGS.get(self.table.fingerprint.engine or "")
+
+    @property
+    def factors(self) -> dict[str, float | None]:
+        return self.table.document.factors.model_dump(include={"unequal_contexts", "several_chunks"})
+
+    def data(self) -> dict[str, Any]:
+        budget, certificate = self.budget, self.table.document.certificate
+        return {
+            "measured_on": self.table.fingerprint.title(),
+            "synthetic": self.table.fingerprint.synthetic,
+            "engine": self.table.fingerprint.engine,
+            "target_ms": self.target_ms,
+            "headroom": self.headroom,
+            "decodes": self.decodes,
+            "context_tokens": self.context_tokens,
+            "budget_tokens": budget.tokens,
+            "chunk_tokens": max(self.chunk_tokens, 0),
+            "limited_by": budget.limited_by,
+            "worst": None if budget.worst is None else budget.worst._asdict(),
+            "worst_ms": budget.worst_ms,
+            "coverage": certificate.coverage if certificate else None,
+            "setting": {"name": self.setting, "value": budget.tokens} if self.setting and budget.tokens else None,
+            "factors": self.factors,
+            "ridge": None if self.ridge is None else asdict(self.ridge),
+            "prompts": [asdict(tax) | {"suffix_tokens": tax.prompt.suffix_tokens} for tax in self.taxes],
+            "retune": self.retune,
+        }
+
+    def shown(self) -> Iterator[RenderableType]:
+        tokens = self.budget.tokens
+        title = f"[bold]static token budget: {tokens} tokens[/]"
+        yield title + (
+            f" ({self.decodes} decodes + {self.chunk_tokens} prompt tokens)"
+            if tokens
+            else ": the target leaves no room"
+        )
+        yield grid(list(self._lines()))
+        if self.taxes:
+            yield _tax_table(self.taxes)
+
+    def _lines(self) -> Iterator[tuple[str, str]]:
+        budget, ridge, facts = self.budget, self.ridge, self.table.fingerprint
+        yield "measured on", escape(facts.title())
+        yield "target", f"{self.target_ms:g} ms, {100 * self.headroom:g}% of it left free: {budget.limit_ms:g} ms"
+        yield "decodes", f"up to {self.decodes} of mean context {self.context_tokens:,}"
+        yield "setting", escape(_setting_line(facts.engine, self.setting, budget.tokens))
+        if budget.worst is not None:
+            n, _, c, u = budget.worst
+            yield "slowest iteration", f"n {n}, c {c}, u {u}: bound {budget.worst_ms:.3f} ms"
+        if budget.limited_by == "domain":
+            yield "note", "[yellow]limited by what was measured, not by the target: a larger one may do[/]"
+        named = (
+            f"{name.replace('_', ' ')} {'not measured' if factor is None else f'x {factor:.3g}'}"
+            for name, factor in self.factors.items()
+        )
+        yield "factors", ", ".join(named)
+        if not self.prompts:
+            yield "note", "[yellow]for prompts that fit one chunk: give --prompt for longer ones[/]"
+        yield "ridge", _ridge_line(ridge, budget.tokens)
+        if ridge is not None and ridge.balance_tokens is not None:
+            yield "balance", balance_line(ridge.balance_tokens)
+        refuse, warn = (", ".join(self.retune[severity]) for severity in ("refuse", "warn"))
+        yield "tune again when", f"one of these changes: {refuse}"
+        yield "check again when", f"one of these changes: {warn}, prefix hit rate, decode batch"
 
 
 def size(
     table: Annotated[Path, typer.Argument(help="Cost table (JSON).")],
-    tpot: Annotated[str, typer.Option(help="Time per output token that decodes may take, with its unit: 25ms.")],
+    tpot: Annotated[
+        TimeFromZero, typer.Option(help="Time per output token that decodes may take, with its unit: 25ms.")
+    ],
     decodes: Annotated[int, typer.Option(help="Decoding requests n that really run together.")],
     context: Annotated[
         int | None, typer.Option(help="Mean context k of the decodes; default: a middle knot of the table.")
@@ -26,87 +126,31 @@ def size(
     prompt: Annotated[
         list[int] | None, typer.Option(help="Prompt length in tokens, hits included; may be given several times.")
     ] = None,
-    prefix_hit: Annotated[float, typer.Option(help="Share of each prompt found in the prefix cache.")] = 0.0,
-    headroom: Annotated[float, typer.Option(help="Share of the target left free.")] = 0.05,
+    prefix_hit: Annotated[Share, typer.Option(help="Share of each prompt found in the prefix cache.")] = 0.0,
+    headroom: Annotated[ShareBelowAll, typer.Option(help="Share of the target left free.")] = 0.05,
     as_json: JsonFlag = False,
 ) -> None:
     """Largest static token budget n + c under a TPOT target, the ridge, and what the chunking costs.
 
     Example: chunkfit size table.json --tpot 25ms --decodes 64 --context 1000 --prompt 4000 --prefix-hit 0.5
     """
-    from dataclasses import asdict
-
     from ..files.errors import UsageError
-    from ..files.units import milliseconds
     from ..planning.chunk_tax import chunk_tax
-    from ..planning.sizing import SETTINGS, Prompt, budget_ridge, retune_fields, static_budget
+    from ..planning.sizing import Prompt, budget_ridge, retune_fields, static_budget
     from ..tables import CostTable
-    from .exit_codes import escape
-    from .output import balance_line, grid
 
-    target_ms = milliseconds(tpot, "--tpot")
-    if not 0 <= headroom < 1:
-        raise UsageError(f"--headroom {headroom:g}: expected a share from 0 to below 1")
     if prefix_hit and not prompt:
         raise UsageError(f"--prefix-hit {prefix_hit:g} without --prompt: expected the prompt lengths it is a share of")
     costs = CostTable.load(table)
     axis = costs.arrays.axes.context_tokens
     k = axis[len(axis) // 2] if context is None else context
     prompts = [Prompt.after_hits(tokens, prefix_hit) for tokens in prompt or ()]
-    budget = static_budget(costs, decodes, k, target_ms * (1 - headroom), prompts)
+    budget = static_budget(costs, decodes, k, tpot * (1 - headroom), prompts)
     ridge = budget_ridge(costs, decodes, k)
     chunk = budget.tokens - decodes
     taxes = [chunk_tax(costs, p, min(chunk, p.suffix_tokens), decodes, k) for p in prompts] if budget.tokens else []
-    engine = costs.fingerprint.engine
-    setting = SETTINGS.get(engine or "")
     retune = retune_fields(costs.fingerprint)
-    certificate = costs.document.certificate
-    factors = costs.document.factors.model_dump(include={"unequal_contexts", "several_chunks"})
-    data: dict[str, Any] = {
-        "measured_on": costs.fingerprint.title(),
-        "synthetic": costs.fingerprint.synthetic,
-        "engine": engine,
-        "target_ms": target_ms,
-        "headroom": headroom,
-        "decodes": decodes,
-        "context_tokens": k,
-        "budget_tokens": budget.tokens,
-        "chunk_tokens": max(chunk, 0),
-        "limited_by": budget.limited_by,
-        "worst": None if budget.worst is None else budget.worst._asdict(),
-        "worst_ms": budget.worst_ms,
-        "coverage": certificate.coverage if certificate else None,
-        "setting": {"name": setting, "value": budget.tokens} if setting and budget.tokens else None,
-        "factors": factors,
-        "ridge": None if ridge is None else asdict(ridge),
-        "prompts": [asdict(tax) | {"suffix_tokens": tax.prompt.suffix_tokens} for tax in taxes],
-        "retune": retune,
-    }
-    lines = [
-        ("measured on", escape(costs.fingerprint.title())),
-        ("target", f"{target_ms:g} ms, {100 * headroom:g}% of it left free: {budget.limit_ms:g} ms"),
-        ("decodes", f"up to {decodes} of mean context {k:,}"),
-        ("setting", escape(_setting_line(engine, setting, budget.tokens))),
-    ]
-    if budget.worst is not None:
-        n, _, c, u = budget.worst
-        lines.append(("slowest iteration", f"n {n}, c {c}, u {u}: bound {budget.worst_ms:.3f} ms"))
-    if budget.limited_by == "domain":
-        lines.append(("note", "[yellow]limited by what was measured, not by the target: a larger one may do[/]"))
-    named = (f"{name.replace('_', ' ')} {'not measured' if f is None else f'x {f:.3g}'}" for name, f in factors.items())
-    lines.append(("factors", ", ".join(named)))
-    if not prompts:
-        lines.append(("note", "[yellow]for prompts that fit one chunk: give --prompt for longer ones[/]"))
-    lines.append(("ridge", _ridge_line(ridge, budget.tokens)))
-    if ridge is not None and ridge.balance_tokens is not None:
-        lines.append(("balance", balance_line(ridge.balance_tokens)))
-    lines.append(("tune again when", f"one of these changes: {', '.join(retune['refuse'])}"))
-    lines.append(
-        ("check again when", f"one of these changes: {', '.join(retune['warn'])}, prefix hit rate, decode batch")
-    )
-    title = f"[bold]static token budget: {budget.tokens} tokens[/]"
-    title += f" ({decodes} decodes + {chunk} prompt tokens)" if budget.tokens else ": the target leaves no room"
-    emit_data(data, as_json, title, grid(lines), *([_tax_table(taxes)] if taxes else []))
+    emit(Sizing(costs, tpot, headroom, decodes, k, tuple(prompts), budget, ridge, tuple(taxes), retune), as_json)
 
 
 def _setting_line(engine: str | None, setting: str | None, tokens: int) -> str:
@@ -132,10 +176,8 @@ def _ridge_line(ridge: Ridge | None, tokens: int) -> str:
     )
 
 
-def _tax_table(taxes: list[ChunkTax]) -> Table:
+def _tax_table(taxes: Sequence[ChunkTax]) -> Table:
     from rich.table import Table
-
-    from .output import percent
 
     shown = Table(title="prompts after prefix hits: their chunks against the whole prompt at once", padding=(0, 0))
     for column in ("prompt", "suffix", "chunks", "KV again", "tax", "thin", "re-read", "beside", "TTFT"):

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .exit_codes import escape
-from .output import progress_console
+from .output import escape, progress_console
 
 if TYPE_CHECKING:
     from rich.progress import Progress

@@ -2,12 +2,47 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .output import JsonFlag, emit_data
+from .output import JsonFlag, Result, emit, escape, grid
+from .table_lines import evidence_lines
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from ..tables.document import Finding
+    from ..tables.schema_v1 import TableV1
+
+
+@dataclass(frozen=True)
+class Validation(Result):
+    """Findings about a table file, by itself or against a profile; `document` is None where it is no table."""
+
+    table: Path
+    profile: Path | None
+    document: TableV1 | None
+    findings: list[Finding]
+
+    def data(self) -> dict[str, Any]:
+        return {
+            "table": str(self.table),
+            "profile": None if self.profile is None else str(self.profile),
+            "valid": not self.findings,
+            "findings": [{"kind": f.kind, "where": f.where, "message": f.message} for f in self.findings],
+        }
+
+    def shown(self) -> Iterator[RenderableType]:
+        for finding in self.findings:
+            yield f"[red]{escape(str(finding))}[/]"
+        if not self.findings and self.document is not None:
+            alone = "file alone: structure and checksum"
+            yield f"[green]valid[/] ({'file and profile: all figures recomputed' if self.profile else alone})"
+            yield grid(evidence_lines(self.document))
 
 
 def validate(
@@ -21,11 +56,6 @@ def validate(
 
     Example: chunkfit validate table.json --profile profile.parquet
     """
-    from rich.markup import escape
-
-    from .evidence import evidence_lines
-    from .output import grid
-
     if profile is None:
         from ..tables.check import validate_file
 
@@ -34,17 +64,6 @@ def validate(
         from ..fitters.validate import validate_with_profile
 
         document, findings = validate_with_profile(table, profile)
-    data = {
-        "table": str(table),
-        "profile": None if profile is None else str(profile),
-        "valid": not findings,
-        "findings": [{"kind": f.kind, "where": f.where, "message": f.message} for f in findings],
-    }
-    shown = [f"[red]{escape(str(finding))}[/]" for finding in findings]
-    if not findings and document is not None:
-        scope = "file alone: structure and checksum" if profile is None else "file and profile: all figures recomputed"
-        shown = [f"[green]valid[/] ({scope})"]
-        emit_data(data, as_json, *shown, grid(evidence_lines(document)))
-        return
-    emit_data(data, as_json, *shown)
-    raise typer.Exit(1)
+    emit(Validation(table, profile, document, findings), as_json)
+    if findings:
+        raise typer.Exit(1)

@@ -2,12 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..output import JsonFlag, emit_data
+from ..output import JsonFlag, Result, emit, escape
+
+if TYPE_CHECKING:
+    from .concerns import Concern
+
+COLOURS = {"wrong": "red", "warning": "yellow", "unknown": "yellow", "note": "dim"}
+
+
+@dataclass(frozen=True)
+class WrittenReport(Result):
+    """A written page and what it warns of."""
+
+    written: Path
+    bytes: int
+    valid: bool
+    concerns: tuple[Concern, ...]
+
+    def shown(self) -> Iterator[str]:
+        for concern in self.concerns:
+            yield f"[{COLOURS[concern.level]}]{concern.level.value}[/] {escape(concern.text)}"
+        yield f"written: {self.written}"
 
 
 def report(
@@ -22,22 +44,12 @@ def report(
 
     Example: chunkfit report table.json --profile profile.parquet --out report.html
     """
-    from ..exit_codes import escape
-    from .concerns import Level, concerns
+    from .concerns import concerns
     from .evidence import gather
     from .write import save_report
 
     evidence = gather(table, profile)
     save_report(evidence, out)
-    found = concerns(evidence)
-    data = {
-        "written": str(out),
-        "bytes": out.stat().st_size,
-        "valid": not evidence.findings,
-        "concerns": [{"level": concern.level.value, "text": concern.text} for concern in found],
-    }
-    colour = {Level.WRONG: "red", Level.WARNING: "yellow", Level.UNKNOWN: "yellow", Level.NOTE: "dim"}
-    shown = [f"[{colour[concern.level]}]{concern.level.value}[/] {escape(concern.text)}" for concern in found]
-    emit_data(data, as_json, *shown, f"written: {out}")
+    emit(WrittenReport(out, out.stat().st_size, not evidence.findings, tuple(concerns(evidence))), as_json)
     if evidence.findings:
         raise typer.Exit(1)

@@ -7,14 +7,14 @@ from html import escape
 from os import PathLike
 
 from ...files.writing import write_atomically
-from ..evidence import evidence_lines
-from .concerns import Concern, Level, concerns
+from ..table_lines import evidence_lines
+from .concerns import Concern, Grade, concerns
 from .evidence import Evidence
 from .html import lines, page
 from .sections import SECTIONS
 
 INDENT = "\u2003"
-CLASS_OF = {Level.WRONG: "bad", Level.WARNING: "warn", Level.UNKNOWN: "warn", Level.NOTE: "faint"}
+CLASS_OF = {Grade.WRONG: "bad", Grade.WARNING: "warn", Grade.UNKNOWN: "warn", Grade.NOTE: "faint"}
 
 
 def save_report(evidence: Evidence, path: str | PathLike[str]) -> None:

@@ -1,7 +1,7 @@
 """What `chunkfit fit` says of its choice."""
 
 from chunkfit import CostTable
-from chunkfit.cli.evidence import fitter_lines
+from chunkfit.cli.table_lines import fitter_lines
 
 OPTIONS = {
     "selection": {

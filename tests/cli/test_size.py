@@ -87,7 +87,7 @@ def test_a_target_that_leaves_no_room():
         (["--decodes", 4000, "--tpot", "25ms"], 1, "decodes n = 4,000 is above the measured limit"),
         (["--decodes", 4, "--tpot", "25ms", "--prompt", 30000], 1, "prefix tokens u = 29,999"),
         (["--decodes", 4, "--tpot", "25ms", "--prefix-hit", 0.5], 2, "without --prompt"),
-        (["--decodes", 4, "--tpot", "25ms", "--prompt", 99, "--prefix-hit", 1.5], 2, "share from 0 to 1"),
+        (["--decodes", 4, "--tpot", "25ms", "--prompt", 99, "--prefix-hit", 1.5], 2, "share from 0% to 100%"),
         (["--decodes", 4, "--tpot", "25ms", "--headroom", 1], 2, "--headroom"),
         (["--tpot", "25ms"], 2, "decodes"),
     ],

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..tables.schema_v1 import CountsV1, TableV1
-from .exit_codes import escape
-from .output import percent
+from .output import escape, percent
 
 if TYPE_CHECKING:
     from ..fitters.metrics import WeightedCoverage
-    from ..profiler.profile import Profile
+    from ..tables.schema_v1 import CountsV1, TableV1
 
 LOUD_DRIFT = 1.05  # between sessions; above it the machine is not quiet, whatever a sentinel says
 
@@ -101,16 +99,8 @@ def fitter_lines(table: TableV1) -> list[tuple[str, str]]:
     return lines
 
 
-def by_traffic(profile: Profile, table: TableV1) -> WeightedCoverage | None:
-    """The traffic-weighted coverage of the test session, where the profile was planned by traffic."""
-    from ..fitters.metrics import traffic_coverage
-    from ..tables.arrays import TableArrays
-
-    return traffic_coverage(profile, TableArrays.of(table))
-
-
 def traffic_lines(found: WeightedCoverage | None) -> list[tuple[str, str]]:
-    """Label and value of `by_traffic`, if there is anything."""
+    """Label and value of the coverage weighted by traffic, if there is one."""
     if found is None:
         return []
     text = (
