@@ -7,7 +7,9 @@ from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from ..files.strict import Frozen, Strict
 
 # The clock is not held down by these: nothing to do, and a clock that somebody chose (it is in the fingerprint).
 HARMLESS = frozenset({"gpu_idle", "applications_clocks_setting"})
@@ -21,10 +23,8 @@ GIVE_UP_AFTER = 5
 Number = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
-class DeviceState(BaseModel):
+class DeviceState(Frozen):
     """Read right after a point's last iteration; None: the device does not say."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     sm_clock_mhz: Number | None = None
     memory_clock_mhz: Number | None = None
@@ -39,10 +39,8 @@ class DeviceState(BaseModel):
         return "unknown" if self.throttle is None else ",".join(self.throttle) or "none"
 
 
-class Condition(BaseModel):
+class Condition(Frozen):
     """A recorded point's: flagged when it was measured while the device throttled, after `tries` measurements."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     state: DeviceState = DeviceState()
     flagged: bool = False
@@ -85,10 +83,8 @@ QUIET_TREND = 0.02
 ENOUGH = 6
 
 
-class SentinelVerdict(BaseModel):
+class SentinelVerdict(Strict):
     """quiet is None when there are too few measurements to tell."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     n: Annotated[int, Field(ge=0, description="sentinel iterations timed")]
     median_ms: Annotated[float | None, Field(description="their median")]

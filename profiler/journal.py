@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
 from ..files.errors import ProfileFormatError, UsageError
+from ..files.strict import Frozen, findings
 from ..tables.fingerprint import Fingerprint
 from .columns import Role
 from .condition import Condition
@@ -28,11 +29,7 @@ Milliseconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
-class _Line(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Header(_Line):
+class Header(Frozen):
     """What is measured on what. The plan is kept whole, so that a journal can be read and resumed alone."""
 
     kind: Literal["header"] = "header"
@@ -43,7 +40,7 @@ class Header(_Line):
     plan: SweepPlan
 
 
-class Start(_Line):
+class Start(Frozen):
     """A process began to measure a session. Times are seconds since the header was written."""
 
     kind: Literal["start"] = "start"
@@ -53,7 +50,7 @@ class Start(_Line):
     started_at: str
 
 
-class MeasuredLine(_Line):
+class MeasuredLine(Frozen):
     """A point (or the sentinel) with the (latency_ms, event_ms) of each timed iteration."""
 
     kind: Literal["measured"] = "measured"
@@ -67,7 +64,7 @@ class MeasuredLine(_Line):
     condition: Condition
 
 
-class SkippedLine(_Line):
+class SkippedLine(Frozen):
     """A point that did not fit the device."""
 
     kind: Literal["skipped"] = "skipped"
@@ -79,7 +76,7 @@ class SkippedLine(_Line):
     reason: str
 
 
-class Choice(_Line):
+class Choice(Frozen):
     """A round: what is measured next in the fit session, or why nothing is, and the error that says so."""
 
     round: Annotated[int, Field(ge=1)]
@@ -110,7 +107,7 @@ class Choice(_Line):
         )
 
 
-class Chosen(_Line):
+class Chosen(Frozen):
     """A round that was begun, before its first point is measured."""
 
     kind: Literal["chosen"] = "chosen"
@@ -119,7 +116,7 @@ class Chosen(_Line):
     choice: Choice
 
 
-class End(_Line):
+class End(Frozen):
     """A session is over: all points were measured (complete) or its time was up."""
 
     kind: Literal["end"] = "end"
@@ -250,9 +247,7 @@ def _parse_line(text: bytes, where: str) -> Header | Line:
     try:
         return _LINES.validate_json(text)
     except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"])
         raise ProfileFormatError(
-            f"{where}: {f'{place}: ' if place else ''}{first['msg']}, found {str(first['input'])[:80]!r}; expected "
-            "a line that chunkfit wrote: restore the file, or delete it and measure anew"
+            f"{where}: {findings(error)}; expected a line that chunkfit wrote: restore the file, or delete it and "
+            "measure anew"
         ) from error

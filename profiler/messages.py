@@ -9,17 +9,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from ..files.strict import Frozen
 from .journal import Choice
 from .journal_writer import JournalWriter
 from .plan import PlanPoint, Session, SweepPlan
 from .rounds import CHOICE_S
 
 
-class _Request(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
+class _Request(Frozen):
     device: Annotated[str, Field(description="auto or a key of DEVICES")]
     model: Annotated[str, Field(description="preset or path of a config.json")]
     plan: SweepPlan
@@ -68,7 +67,7 @@ class SessionRequest(_Request):
     cost: tuple[float, ...] | None
 
 
-class SweepEvent(BaseModel):
+class SweepEvent(Frozen):
     """One thing to tell about a sweep.
 
     cost: the estimate is known (`estimate`: seconds per session, process starts not counted);
@@ -78,15 +77,13 @@ class SweepEvent(BaseModel):
     done and total count the points of `session`, earlier attempts included; seconds_left is of this session.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     kind: Literal["cost", "session", "progress", "skipped", "round", "end"]
     session: Session
     done: int = 0
     total: int = 0
     seconds_left: float | None = None
     message: str = ""
-    estimate: dict[Session, float] = {}
+    estimate: dict[Session, float] = Field(default_factory=dict)
     cost: tuple[float, ...] = ()
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, Field
 
+from ..files.strict import Frozen
 from ..tables.domain import Domain
 from ..tables.fingerprint import Fingerprint
 from .condition import SentinelVerdict
@@ -28,10 +29,8 @@ def known_aggregation(text: str) -> str:
 Aggregation = Annotated[str, AfterValidator(known_aggregation)]
 
 
-class SessionMeta(BaseModel):
+class SessionMeta(Frozen):
     """One session: what was planned, measured and left out, and how quiet the machine was."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     planned: Annotated[Count, Field(description="points of the plan, anchors and pairs included")]
     points: Annotated[Count, Field(description="points measured, anchors and pairs included")]
@@ -43,10 +42,8 @@ class SessionMeta(BaseModel):
     sentinel: SentinelVerdict
 
 
-class RoundMeta(BaseModel):
+class RoundMeta(Frozen):
     """One round of points chosen while the fit session ran; the last may hold none and say why."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     measured: Annotated[Count, Field(description="fit points that the choice rests on")]
     chosen: Count
@@ -57,10 +54,8 @@ class RoundMeta(BaseModel):
     ]
 
 
-class SkippedPoint(BaseModel):
+class SkippedPoint(Frozen):
     """A planned point that could not be measured."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     session: str
     point_id: Count
@@ -71,10 +66,8 @@ class SkippedPoint(BaseModel):
     reason: str
 
 
-class ImportedFrom(BaseModel):
+class ImportedFrom(Frozen):
     """Where an imported profile comes from: no plan and no sentinel stand behind it, but a log."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     format: Annotated[str, Field(description="as `chunkfit ingest` names it")]
     file: Annotated[str, Field(description="name of the log, without its folder")]
@@ -87,10 +80,8 @@ class ImportedFrom(BaseModel):
     several_chunks: Annotated[Count, Field(description="rows known to have them; they stand by their sums")]
 
 
-class ProfileMeta(BaseModel):
+class ProfileMeta(Frozen):
     """Facts about the whole profile."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     profile_version: Literal[1] = PROFILE_VERSION
     fingerprint: Fingerprint

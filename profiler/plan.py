@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from typing import Annotated, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from ..files.errors import UsageError
+from ..files.strict import Frozen
 from ..tables.batch import Batch, Scene
 from ..tables.domain import Domain
 from ..tables.grid import Points
@@ -32,12 +33,10 @@ PAIR_REPEATS = 5
 Count = Annotated[int, Field(ge=0)]
 
 
-class PlanPoint(BaseModel):
+class PlanPoint(Frozen):
     """One point to measure. An anchor is a calibrate point that the fit session measures too, so that
     the drift between sessions shows; nothing is fitted to it. Points with the roles unequal and chunks are
     pairs of equal totals, one of which has a layout; nothing is fitted to them either."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     point_id: Count
     role: Role
@@ -77,10 +76,8 @@ class PlanPoint(BaseModel):
         return (self.role, self.point) == (other.role, other.point) and self.layout != other.layout
 
 
-class SweepPlan(BaseModel):
+class SweepPlan(Frozen):
     """Points of the three sessions in the order they are measured."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     plan_version: Literal[1] = 1
     seed: Annotated[int, Field(ge=0, lt=2**63)]

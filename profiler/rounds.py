@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from ..files.strict import Frozen
 
 START_SHARE = 1 / 3
 START_AT_LEAST = 60  # points: below about 20 a scene there is nothing to choose by
@@ -15,10 +17,8 @@ ROUND_AT_LEAST = 10
 CHOICE_S = 1.0
 
 
-class Rounds(BaseModel):
+class Rounds(Frozen):
     """How many points may be chosen beyond the plan's own, which serve as the space-filling start."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     first_id: Annotated[int, Field(ge=0, description="point_id of the first chosen point")]
     points: Annotated[int, Field(ge=1, description="chosen at most")]

@@ -10,9 +10,10 @@ from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from ..files.errors import UsageError
+from ..files.strict import Frozen
 from ..tables.batch import SCENES, Scene
 from ..tables.domain import Domain
 from ..tables.grid import Points, scene_of
@@ -24,20 +25,16 @@ LEAST_SHARE = 0.05
 Share = Annotated[float, Field(ge=0, le=1)]
 
 
-class TrafficCell(BaseModel):
+class TrafficCell(Frozen):
     """Share of the traffic between two points (n, k, c, u), both included."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     low: Point
     high: Point
     share: Share
 
 
-class Traffic(BaseModel):
+class Traffic(Frozen):
     """Shares add up to 1 over the cells; what lay outside the domain is not in them."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     source: str
     rows: Annotated[int, Field(ge=1)]

@@ -10,17 +10,15 @@ import csv
 import io
 from collections.abc import Callable, Iterable, Sequence
 from os import PathLike
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from ..files.errors import RunReportError
-from ..files.json_paths import render
+from ..files.strict import Count, Sha256, Strict, read_model
 from ..files.writing import write_atomically
-from ..tables.schema_v1 import Count, Sha256, Strict
 from .serving_metrics import GroupMetrics, Quantiles, RunMetrics, figures
 
 if TYPE_CHECKING:
@@ -163,20 +161,7 @@ def scheduling_facts(decision_us: NDArray[np.float64], added: bool) -> Schedulin
 
 def load(path: str | PathLike[str]) -> RunReport:
     """Read a report. Raises RunReportError for anything that is not exactly this format."""
-    try:
-        data = Path(path).read_bytes()
-    except OSError as error:
-        raise RunReportError(
-            f"{path}: cannot be read ({error.strerror or error}); expected a run report (JSON): check the path"
-        ) from error
-    try:
-        return RunReport.model_validate_json(data)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        raise RunReportError(
-            f"{path}: {render(first['loc'])}: {first['msg']}; expected {FORMAT} version {SCHEMA_VERSION}"
-            f" ({error.error_count()} findings): run it again, or use the release that wrote it"
-        ) from error
+    return read_model(path, RunReport, RunReportError, f"{FORMAT} version {SCHEMA_VERSION}")
 
 
 _RUN = ("policy", "workload", "seed", "true_cost", "policy_cost", "criterion", "makespan_s", "group")

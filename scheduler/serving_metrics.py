@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from pydantic import Field, field_validator
 
 from ..files.errors import UsageError
+from ..files.strict import Count, Share, Strict
 from ..tables.lookup import TICKS_PER_MS
-from ..tables.schema_v1 import Count, Share, Strict
 from .dtypes import Status
 
 Rows = NDArray[np.void]  # of dtype WORKLOAD or RESULT

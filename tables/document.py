@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from dataclasses import dataclass
 from importlib import metadata
 from os import PathLike
@@ -11,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
+from pydantic_core import from_json
 
 from ..files.errors import TableFormatError
-from ..files.json_paths import last_complete_path, render
+from ..files.strict import findings, json_path
 from ..files.writing import write_atomically
 from . import schema_v1
 from .schema_v1 import TableV1
@@ -81,7 +83,7 @@ def parse(text: str, where: str) -> dict[str, Any]:
         cut = " (the file ends here: it was cut)" if not text[stop:].strip() else ""
         raise TableFormatError(
             f"{where}: not complete JSON at byte offset {offset:,}, line {text.count(chr(10), 0, stop) + 1}{cut}: "
-            f"{error.msg}; last complete path: {last_complete_path(text, stop)}; "
+            f"{error.msg}; last complete path: {last_complete_path(text[:stop])}; "
             "copy the file again or export it again"
         ) from error
     except RecursionError as error:
@@ -91,6 +93,27 @@ def parse(text: str, where: str) -> dict[str, Any]:
             f"{where}: $ is a {type(content).__name__}; expected an object: this is not a cost table"
         )
     return content
+
+
+def last_complete_path(text: str) -> str:
+    """JSON path of the last value that is complete in a text that was cut, or "none"."""
+    try:
+        value = from_json(
+            re.sub(r"[-+.0-9eE]+$", "", text), allow_partial=True
+        )  # a number at the cut may be half a number
+    except ValueError:
+        return "none"
+    path: list[str | int] = []
+    while isinstance(value, dict | list) and value:
+        items = list(value.items()) if isinstance(value, dict) else list(enumerate(value))
+        just_opened = items[-1][1] in ({}, [])
+        if just_opened and len(items) == 1:
+            break
+        key, value = items[-2] if just_opened else items[-1]
+        path.append(key)
+        if just_opened:
+            break
+    return json_path(path) if path else "none"
 
 
 def checksum(content: dict[str, Any]) -> str:
@@ -136,18 +159,7 @@ def model_of(text: str, content: dict[str, Any], where: str) -> TableV1:
     try:
         return READERS[version].model_validate_json(text)
     except ValidationError as error:
-        listed = [_described(item) for item in error.errors(include_url=False)[:8]]
-        more = error.error_count() - len(listed)
-        raise TableFormatError(
-            f"{where}: " + "; ".join(listed) + (f"; and {more} more" if more > 0 else "") + ": export the table again"
-        ) from error
-
-
-def _described(item: Any) -> str:
-    if not item["loc"]:  # a check of the whole table, which names its path itself
-        return str(item["ctx"]["error"])
-    found = "" if isinstance(item["input"], dict | list) else f" (found {item['input']!r})"
-    return f"{render(item['loc'])}: {item['msg']}{found}"
+        raise TableFormatError(f"{where}: {findings(error, most=8)}: export the table again") from error
 
 
 def new_table(**fields: Any) -> TableV1:

@@ -6,18 +6,17 @@ from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from ..files.errors import OutOfDomainError
+from ..files.strict import Strict
 from .batch import Batch
 
 Tokens = Annotated[int, Field(ge=1)]
 
 
-class Domain(BaseModel):
+class Domain(Strict):
     """Limits of (n, k, c, u), all inclusive."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     max_decodes: Annotated[int, Field(ge=1, description="largest n, decoding requests")]
     max_context_tokens: Annotated[Tokens, Field(description="largest k, mean context of the decodes")]

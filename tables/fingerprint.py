@@ -5,9 +5,10 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from ..files.errors import FingerprintMismatchError
+from ..files.strict import Frozen
 
 
 class Severity(StrEnum):
@@ -20,14 +21,12 @@ def _field(severity: Severity, description: str) -> Any:
     return Field(default=None, description=description, json_schema_extra={"severity": severity.value})
 
 
-class Fingerprint(BaseModel):
+class Fingerprint(Frozen):
     """Facts about the device, model and engine. None means unknown and stays unknown.
 
     Each field's severity says what a difference means: `refuse` (another table is needed),
     `warn` (re-check coverage), `note`.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     device_kind: str | None = _field(Severity.REFUSE, "cuda, cpu or synthetic")
     device_name: str | None = _field(Severity.REFUSE, "as the driver or the kernel names it")

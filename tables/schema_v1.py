@@ -13,8 +13,9 @@ import math
 from itertools import pairwise
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
+from ..files.strict import Count, Sha256, Share, Strict
 from .batch import AXES, Scene
 from .domain import Domain
 from .fingerprint import Fingerprint
@@ -26,17 +27,10 @@ FIRST_KNOTS = (1, None, 1, 0)
 FORMAT: Final = "chunkfit.cost-table"
 SCHEMA_VERSION: Final = 1
 
-Share = Annotated[float, Field(ge=0, le=1)]
-Count = Annotated[int, Field(ge=0)]
 Knots = Annotated[list[int], Field(min_length=1)]
 Millis = Annotated[list[Annotated[float, Field(ge=0)]], Field(min_length=1)]
 Factor = Annotated[float, Field(ge=1)]
 Aggregation = Annotated[str, Field(pattern=r"^(iteration|mean:[1-9][0-9]*|unknown)$")]
-Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-
-
-class Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, strict=True)
 
 
 class AxisV1(Strict):

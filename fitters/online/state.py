@@ -6,15 +6,12 @@ History: 1 first.
 from __future__ import annotations
 
 from os import PathLike
-from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from ...files.errors import CalibrationStateError
-from ...files.json_paths import render
-from ...files.writing import write_atomically
-from ...tables.schema_v1 import Count, Sha256, Strict
+from ...files.strict import Count, Sha256, Strict, read_model, write_model
 from .tracking import WINDOW
 
 
@@ -51,25 +48,12 @@ class StateV1(Strict):
 
 def write_state(state: StateV1, path: str | PathLike[str]) -> None:
     """Raises StorageError; an existing file survives a failure."""
-    write_atomically(path, (state.model_dump_json(indent=1) + "\n").encode())
+    write_model(state, path)
 
 
 def read_state(path: str | PathLike[str], table_sha256: str) -> StateV1:
     """Raises CalibrationStateError for a file that is not exactly what was written, or is of another table."""
-    try:
-        data = Path(path).read_bytes()
-    except OSError as error:
-        raise CalibrationStateError(
-            f"{path}: cannot be read ({error.strerror or error}); expected a saved calibration state: check the "
-            "path, or start without one"
-        ) from error
-    try:
-        state = StateV1.model_validate_json(data)
-    except ValidationError as error:
-        found = "; ".join(f"{render(item['loc'])}: {item['msg']}" for item in error.errors(include_url=False)[:8])
-        raise CalibrationStateError(
-            f"{path}: {found}; expected a state written by this release: start without it"
-        ) from error
+    state = read_model(path, StateV1, CalibrationStateError, "a saved calibration state (or start without one)")
     if state.table_sha256 != table_sha256:
         raise CalibrationStateError(
             f"{path}: $.table_sha256 is {state.table_sha256[:12]}..., the table's content_sha256 is "

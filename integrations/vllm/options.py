@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from ...files.errors import UsageError
+from ...files.strict import Strict
 
 SECTION = "chunkfit"
 TPOT, TTFT = "tpot_ms", "ttft_ms"  # per request, in `vllm_xargs` or SamplingParams.extra_args
 Target = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
-class Options(BaseModel):
+class Options(Strict):
     """Every option has its reader: RecordingScheduler takes `record`, SLOWeaveScheduler all of them."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     record: Annotated[str | None, Field(description="folder for the recorder's files; None: nothing is recorded")] = (
         None

@@ -8,20 +8,17 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
-from pydantic import BaseModel, ConfigDict
-
 from ...files import errors
 from ...files.errors import ChunkfitError, DeviceUnavailableError, MissingExtraError
+from ...files.strict import Frozen
 from ...tables.domain import Domain
 from ...tables.fingerprint import Fingerprint
 
 SESSION_MODULE = "chunkfit.integrations.vllm.session"
 
 
-class EngineFacts(BaseModel):
+class EngineFacts(Frozen):
     """What one start of the engine tells."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     domain: Domain
     fingerprint: Fingerprint

@@ -7,15 +7,13 @@ Format history (a reader of any later release still reads every version listed h
 from __future__ import annotations
 
 from os import PathLike
-from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from ...files.errors import ProfileFormatError
-from ...files.writing import write_atomically
+from ...files.strict import Count, Strict, read_model, write_model
 from ...tables.fingerprint import Fingerprint
-from ...tables.schema_v1 import Count, Strict
 
 FORMAT = "chunkfit.microbench"
 SCHEMA_VERSION = 1
@@ -133,21 +131,10 @@ class MicrobenchV1(Strict):
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the file, whole or not at all. Raises StorageError."""
-        write_atomically(path, (self.model_dump_json(indent=1) + "\n").encode())
+        write_model(self, path)
 
 
 def load(path: str | PathLike[str]) -> MicrobenchV1:
     """Read a results file. Raises ProfileFormatError for anything that is not exactly this format."""
-    try:
-        data = Path(path).read_bytes()
-    except OSError as error:
-        raise ProfileFormatError(f"{path}: cannot be read ({error.strerror or error})") from error
-    try:
-        return MicrobenchV1.model_validate_json(data)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = "$" + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"])
-        raise ProfileFormatError(
-            f"{path}: {where}: {first['msg']}; expected a file that `chunkfit microbench` of format "
-            f"{FORMAT} version {SCHEMA_VERSION} wrote: measure again"
-        ) from None
+    expected = f"results of `chunkfit microbench` ({FORMAT} version {SCHEMA_VERSION})"
+    return read_model(path, MicrobenchV1, ProfileFormatError, expected)

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from ...files.strict import Count, Share, Strict
 from ...tables.batch import SCENES, Scene
 from ...tables.cost_table import CostTable
-from ...tables.schema_v1 import Count, Share, Strict
 
 Floats = NDArray[np.float64]
 NonNegative = Annotated[float, Field(ge=0)]

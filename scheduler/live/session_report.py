@@ -12,9 +12,9 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from ...files.host import installed_version
+from ...files.strict import Sha256, Share, Strict
 from ...files.writing import write_atomically
 from ...profiler.condition import SentinelVerdict
-from ...tables.schema_v1 import Sha256, Share, Strict
 from ..run_report import RunReport
 from ..serving_metrics import SeedSummary, over_seeds
 from .bound_coverage import BoundCoverage, bound_coverage_of

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from pydantic import Field
 
-from ...tables.schema_v1 import Strict
+from ...files.strict import Strict
 from ..cost.cost_record import EXACT, Factors, residual_factors
 from ..serving_metrics import GroupMetrics, measure
 from ..simulate import Conditions, simulate

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from ...files.errors import UsageError
 from ...files.specs import join, split
+from ...files.strict import Strict
 from ...files.units import milliseconds
 from ...tables.batch import Batch
 from ...tables.cost_table import CostTable
-from ...tables.schema_v1 import Strict
 from ..serving_state import Limits
 from ..workloads.registry import workload
 from ..workloads.workload import Workload

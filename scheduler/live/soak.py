@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from ...files.host import resident_bytes
-from ...tables.schema_v1 import Count, Strict
+from ...files.strict import Count, Strict
 from ..dtypes import Status
 from ..policies import Policy
 from ..serving_state import Limits

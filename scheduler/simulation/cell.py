@@ -12,7 +12,7 @@ from typing import Annotated
 from pydantic import Field
 
 from ...files.errors import UsageError
-from ...tables.schema_v1 import Count, Sha256, Strict
+from ...files.strict import Count, Sha256, Strict
 from ..cost.look_up import alone_ms
 from ..cost.named_costs import NamedCost
 from ..policies import policy

@@ -16,9 +16,8 @@ from typing import Literal
 from pydantic import ValidationError
 
 from ...files.errors import ChunkfitError, RunReportError, StorageError, UsageError
-from ...files.json_paths import render
+from ...files.strict import Sha256, Strict, findings
 from ...files.writing import append
-from ...tables.schema_v1 import Sha256, Strict
 from ..compiled import sources_digest
 from ..run_report import RunReport
 from .cell import Cell
@@ -101,10 +100,9 @@ def _read(data: bytes, path: Path) -> tuple[Header | None, dict[Cell, RunReport]
                 line = Line.model_validate_json(text)
                 reports[line.cell] = line.report
         except ValidationError as error:
-            first = error.errors(include_url=False)[0]
             raise RunReportError(
-                f"{path}, line {number}: {render(first['loc'])}: {first['msg']}; expected a line that chunkfit wrote: "
-                "restore the file, or --overwrite it"
+                f"{path}, line {number}: {findings(error)}; expected a line that chunkfit wrote: restore the file, or "
+                "--overwrite it"
             ) from error
     return header, reports
 

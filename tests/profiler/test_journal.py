@@ -93,12 +93,16 @@ def damaged(path, number, change):
 @pytest.mark.parametrize(
     ("number", "change", "message"),
     [
-        (3, lambda line: line[:-4], "line 3: Invalid JSON"),
+        (3, lambda line: line[:-4], r"line 3: \$: Invalid JSON"),
         (3, lambda line: b"", "line 3: "),
         (4, lambda line: b"\xff\xfe", "line 4: "),
-        (3, lambda line: line.replace(b"8.5", b"-8.5", 1), r"line 3: measured.repeats.0.0: .*greater than 0.*-8.5"),
-        (3, lambda line: line.replace(b"8.5", b"NaN", 1), r"line 3: measured.repeats.0.0: .*finite.*nan"),
-        (3, lambda line: line.replace(b"8.5", b"0.0", 1), r"line 3: measured.repeats.0.0: .*greater than 0"),
+        (
+            3,
+            lambda line: line.replace(b"8.5", b"-8.5", 1),
+            r"line 3: \$\.measured\.repeats\[0\]\[0\]: .*greater than 0.*-8.5",
+        ),
+        (3, lambda line: line.replace(b"8.5", b"NaN", 1), r"line 3: \$\.measured\.repeats\[0\]\[0\]: .*finite.*nan"),
+        (3, lambda line: line.replace(b"8.5", b"0.0", 1), r"line 3: \$\.measured\.repeats\[0\]\[0\]: .*greater than 0"),
         (3, lambda line: line.replace(b'"kind":"measured"', b'"kind":"guessed"'), "line 3: .*guessed"),
         (3, lambda line: line.replace(b'"order"', b'"place"'), "line 3: .*order: Field required"),
         (3, lambda line: b'{"kind":"end","session":"fit","ended_s":1,"complete":true,"x":1}', "line 3: .*x: Extra"),

@@ -11,9 +11,8 @@ from pydantic import ValidationError
 from support.random_tables import random_table
 
 from chunkfit.files.errors import StorageError, TableFormatError
-from chunkfit.files.json_paths import last_complete_path
 from chunkfit.tables import CostTable
-from chunkfit.tables.document import MAX_BYTES, checksum, dumps, parse
+from chunkfit.tables.document import MAX_BYTES, checksum, dumps, last_complete_path, parse
 from chunkfit.tables.export import schema_text, shipped_schema
 from chunkfit.tables.schema_v1 import TableV1
 
@@ -147,7 +146,7 @@ def test_wherever_it_is_cut_the_reader_says_so(at):
     ],
 )
 def test_last_complete_path(text, path):
-    assert last_complete_path(text, len(text)) == path
+    assert last_complete_path(text) == path
 
 
 def test_oversized_missing_and_binary_files(tmp_path):
