@@ -49,7 +49,17 @@ __all__ = [
 
 
 def load(path: str | PathLike[str]) -> CostTable:
-    """The cost table in a file. Raises TableFormatError for anything that is not exactly what was written."""
+    """Read a cost table.
+
+    Args:
+        path: a table's JSON file, as `chunkfit fit` writes it.
+
+    Returns:
+        The table, checked against its schema, its checksum and the order of its bounds.
+
+    Raises:
+        TableFormatError: for a file that is not exactly what was written.
+    """
     from .tables.cost_table import CostTable as Table
 
     return Table.load(path)

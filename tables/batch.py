@@ -1,4 +1,4 @@
-"""What one iteration computes: `n` decodes with their contexts and prompt chunks after their prefixes."""
+"""The work of one iteration: `n` decodes with their contexts, and prompt chunks after their prefixes."""
 
 from __future__ import annotations
 
@@ -42,7 +42,15 @@ class Point(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """`chunk_tokens` prompt tokens computed after `prefix_tokens` that are already in the KV cache."""
+    """Prompt tokens of one request that one iteration computes.
+
+    Args:
+        chunk_tokens: prompt tokens to compute, at least 1.
+        prefix_tokens: tokens of the same request that are in the KV cache already.
+
+    Raises:
+        UsageError: for an impossible number of tokens.
+    """
 
     chunk_tokens: int
     prefix_tokens: int = 0
@@ -58,9 +66,12 @@ class Chunk:
 class Batch:
     """The work of one iteration.
 
-    decode_contexts: for each decode the KV tokens it reads, its own token included (at least 1).
-    chunks: prompt chunks, in the order they are computed.
-    Raises UsageError for an empty batch or impossible sizes.
+    Args:
+        decode_contexts: KV tokens that each decode reads, its own token included (at least 1).
+        chunks: prompt chunks, in the order they are computed.
+
+    Raises:
+        UsageError: for an empty batch or impossible sizes.
 
     >>> batch = Batch.of(decodes=4, context_tokens=1000, chunk_tokens=256)
     >>> batch.scene.value, batch.batch_tokens, batch.kv_tokens
@@ -81,7 +92,17 @@ class Batch:
 
     @classmethod
     def of(cls, decodes: int = 0, context_tokens: int = 0, chunk_tokens: int = 0, prefix_tokens: int = 0) -> Batch:
-        """The point (n, k, c, u): `decodes` equal contexts and at most one chunk."""
+        """A batch of equal contexts and at most one chunk.
+
+        Args:
+            decodes: n, decoding requests.
+            context_tokens: k, KV tokens that each decode reads.
+            chunk_tokens: c, prompt tokens to compute; 0 for no chunk.
+            prefix_tokens: u, tokens before the chunk.
+
+        Raises:
+            UsageError: for an empty batch or impossible sizes.
+        """
         if decodes < 0 or chunk_tokens < 0:
             raise UsageError(f"Batch.of: decodes {decodes}, chunk_tokens {chunk_tokens}; expected 0 or more of each")
         chunks = (Chunk(chunk_tokens, prefix_tokens),) if chunk_tokens else ()
@@ -89,7 +110,15 @@ class Batch:
 
     @classmethod
     def with_chunks(cls, decode_contexts: Sequence[int], chunks: Sequence[tuple[int, int]]) -> Batch:
-        """From plain sequences: contexts, and (chunk_tokens, prefix_tokens) pairs."""
+        """A batch from plain sequences.
+
+        Args:
+            decode_contexts: KV tokens that each decode reads.
+            chunks: pairs (chunk_tokens, prefix_tokens).
+
+        Raises:
+            UsageError: for an empty batch or impossible sizes.
+        """
         return cls(tuple(decode_contexts), tuple(Chunk(c, u) for c, u in chunks))
 
     @property

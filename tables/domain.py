@@ -16,7 +16,17 @@ Tokens = Annotated[int, Field(ge=1)]
 
 
 class Domain(Strict):
-    """Limits of (n, k, c, u), all inclusive."""
+    """Limits of the measured batches (n, k, c, u), all inclusive.
+
+    Attributes:
+        max_decodes: largest n, decoding requests.
+        max_context_tokens: largest k, mean context of the decodes.
+        max_chunk_tokens: largest c, prompt tokens of all chunks.
+        max_prefix_tokens: largest u, sum of the chunks' prefixes.
+        max_batch_tokens: largest n + c, the engine's token budget.
+        kv_tokens: largest n k + c + u, the KV capacity.
+        context_length: largest u + c of one request, the model's limit.
+    """
 
     max_decodes: Annotated[int, Field(ge=1, description="largest n, decoding requests")]
     max_context_tokens: Annotated[Tokens, Field(description="largest k, mean context of the decodes")]
@@ -27,10 +37,16 @@ class Domain(Strict):
     context_length: Annotated[Tokens, Field(description="the model's limit for one request: u_i + c_i")]
 
     def contains(self, points: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Which points (n, k, c, u) lie inside. Points: shape (points, 4), int64. Answer: shape (points,).
+        """Which points lie inside.
 
         The limit of one request (`context_length`) is about single chunks and contexts, which totals do not show:
         `refusal_of` checks it.
+
+        Args:
+            points: (n, k, c, u) of each, shape (points, 4), int64.
+
+        Returns:
+            A mask of shape (points,).
         """
         mask = np.ones(len(points), dtype=np.bool_)
         for _, values, limit in self._totals(*points.T):
@@ -69,7 +85,11 @@ class Domain(Strict):
         return self.refusal(*batch.point())
 
     def require(self, batch: Batch) -> None:
-        """Raises OutOfDomainError when `batch` lies outside."""
+        """Check that a table may be asked about `batch`.
+
+        Raises:
+            OutOfDomainError: when it lies outside; the message names the limit.
+        """
         reason = self.refusal_of(batch)
         if reason is not None:
             n, k, c, u = batch.point()

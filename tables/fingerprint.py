@@ -24,8 +24,8 @@ def _field(severity: Severity, description: str) -> Any:
 class Fingerprint(Frozen):
     """Facts about the device, model and engine. None means unknown and stays unknown.
 
-    Each field's severity says what a difference means: `refuse` (another table is needed),
-    `warn` (re-check coverage), `note`.
+    Each field has a severity, which says what a difference means: `refuse` (another table is needed), `warn` (check
+    the coverage again), `note`.
     """
 
     device_kind: str | None = _field(Severity.REFUSE, "cuda, cpu or synthetic")
@@ -39,7 +39,7 @@ class Fingerprint(Frozen):
     tensor_parallel: int | None = _field(Severity.REFUSE, "tensor parallel degree")
     engine: str | None = _field(Severity.REFUSE, "chunkfit-engine, vllm, ...")
     engine_version: str | None = _field(Severity.WARN, "version of that engine")
-    attention_backend: str | None = _field(Severity.REFUSE, "torch, triton, flashinfer, ...")
+    attention_backend: str | None = _field(Severity.REFUSE, "torch, triton, or as the engine names it")
     capture_sizes: tuple[int, ...] | None = _field(Severity.REFUSE, "CUDA graph batch sizes")
     driver: str | None = _field(Severity.WARN, "GPU driver version")
     cuda: str | None = _field(Severity.WARN, "CUDA runtime version torch was built with")

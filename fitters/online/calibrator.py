@@ -55,9 +55,14 @@ class OnlineCalibrator(Calibrator):
     """
 
     def __init__(self, table: CostTable, on_event: Callable[[DriftEvent], None] | None = None) -> None:
-        """on_event: called inside `observe`, in its thread; the last events are in `events` too.
+        """Start from a certified table.
 
-        Raises UsageError for a table whose certified coverage leaves no misses to count, or too many.
+        Args:
+            table: the table as it was fitted.
+            on_event: called with each DriftEvent inside `observe`, in its thread. `events` holds the last ones too.
+
+        Raises:
+            UsageError: for a table whose certified coverage leaves no misses to count, or too many.
         """
         certificate = table.document.certificate
         aim = 1 - certificate.coverage if certificate else UNCERTIFIED_AIM
@@ -84,9 +89,16 @@ class OnlineCalibrator(Calibrator):
         return self._table
 
     def observe(self, batch: Batch, latency_ms: float) -> None:
-        """One iteration that ran. A batch outside the table's domain is counted in `outside` and teaches nothing.
+        """Learn from one iteration.
 
-        Raises UsageError for a latency that is not a finite number above 0.
+        A batch outside the table's domain is counted in `outside` and changes nothing.
+
+        Args:
+            batch: the iteration's batch.
+            latency_ms: its wall time.
+
+        Raises:
+            UsageError: for a latency that is not a finite number above 0.
         """
         if not 0.0 < latency_ms < math.inf:
             raise UsageError(f"observe: latency_ms is {latency_ms}; expected a finite number of ms above 0")
@@ -114,7 +126,14 @@ class OnlineCalibrator(Calibrator):
             self._tell(alarm)
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the state, whole or not at all. Raises StorageError."""
+        """Write the state, whole or not at all.
+
+        Args:
+            path: the file; it is replaced.
+
+        Raises:
+            StorageError: when it cannot be written; the old file survives.
+        """
         tail, shift = self._tail, self._shift
         state = StateV1(
             table_sha256=self._base.document.content_sha256,
@@ -137,7 +156,16 @@ class OnlineCalibrator(Calibrator):
     ) -> OnlineCalibrator:
         """Go on where a saved state stopped, without its events.
 
-        Raises CalibrationStateError when the file is damaged or of another table.
+        Args:
+            path: a file that `save` wrote.
+            table: the table of that state.
+            on_event: as for a new calibrator.
+
+        Returns:
+            A calibrator with the saved level, tail and counts.
+
+        Raises:
+            CalibrationStateError: when the file is damaged or of another table.
         """
         state = read_state(path, table.document.content_sha256)
         made = cls(table, on_event)
