@@ -120,7 +120,9 @@ def judge(latency_ms: NDArray[np.float64], order: NDArray[np.int64]) -> Sentinel
     # Heavy, and not needed by the processes that measure.
     from scipy.stats import theilslopes
 
-    slope = float(theilslopes(latency_ms, order)[0])
+    # Its interval, which is not read, has no variance where most rows are alike.
+    with np.errstate(invalid="ignore"):
+        slope = float(theilslopes(latency_ms, order)[0])
     relative_iqr = (high - low) / middle
     trend = slope * span / middle
     return SentinelVerdict(
