@@ -133,7 +133,7 @@ def test_sensitivity_shows_what_a_biased_cost_does(tmp_path):
         (["simulate", "--ray", "local", "--jobs", 2], 2, "both say where runs are played"),
         (["simulate", "--cost", TABLE, "--workload", "long", "--kv-tokens", 100, "--jobs", 1], 0, ""),
         (["simulate", "--workload", "requests:file=no.csv"], 2, "no.csv: cannot be read"),
-        (["capacity", "--good", "0.9"], 2, "expected a percentage"),
+        (["capacity", "--good", "2"], 2, "expected a share from 0% to 100%"),
         (["capacity", "--low", "fast"], 2, "--low 'fast': expected requests a second"),
         (["capacity", "--low", "9", "--high", "3"], 2, "in ascending order"),
         (["sensitivity", "beta"], 2, "parameter 'beta' is unknown"),
