@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ..profiler.domains import capacity_note, default_domain, default_step_totals, default_warmup
 from ..profiler.messages import ProfileRequest, SweepEvent, journal_of
-from ..profiler.plan import SESSIONS, SweepPlan, draw_plan
+from ..profiler.plan import SESSIONS, PlanOptions, SweepPlan, draw_plan
 from ..profiler.sweep import journalled_plan
 from ..profiler.sweep import profile as measure_profile
 from ..profiler.traffic import read_traffic
@@ -77,13 +77,15 @@ def _plan(domain: Domain, step_totals: Sequence[int], device: str, options: Meas
         domain,
         step_totals,
         options.seed,
-        fit_points=options.points,
-        calibrate_points=options.points,
-        test_points=options.points,
-        warmups=warmups,
-        warmup_ms=warmup_ms,
-        tolerance=options.tolerance,
-        traffic=None if options.traffic is None else read_traffic(options.traffic, domain),
+        PlanOptions(
+            fit_points=options.points,
+            calibrate_points=options.points,
+            test_points=options.points,
+            warmups=warmups,
+            warmup_ms=warmup_ms,
+            tolerance=options.tolerance,
+            traffic=None if options.traffic is None else read_traffic(options.traffic, domain),
+        ),
     )
 
 

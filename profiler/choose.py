@@ -20,7 +20,7 @@ from ..tables.predictor import Predictor
 from .journal import Choice, JournalContents, MeasuredLine
 from .plan import PlanPoint, SweepPlan
 from .rounds import round_points
-from .sampling import AXES, Point, candidates, inside, scene_of
+from .sampling import AXES, Point, candidates, inside
 from .traffic import Cells, Traffic
 
 Floats = NDArray[np.float64]
@@ -93,17 +93,8 @@ def next_choice(
     return Choice(
         round=1 + len(earlier),
         points=tuple(
-            PlanPoint(
-                point_id=plan.rounds.first_id + len(begun) + index,
-                role="point",
-                scene=scene_of((n, k, c, u)),
-                n=n,
-                k=k,
-                c=c,
-                u=u,
-                repeats=plan.rounds.repeats,
-            )
-            for index, (n, k, c, u) in enumerate(chosen)
+            PlanPoint.at(point, plan.rounds.first_id + len(begun) + index, "point", plan.rounds.repeats)
+            for index, point in enumerate(chosen)
         ),
         measured=len(points),
         worst=cells.title(worst),

@@ -67,6 +67,9 @@ class SessionRequest(_Request):
     cost: tuple[float, ...] | None
 
 
+EventKind = Literal["cost", "session", "progress", "skipped", "round", "end"]
+
+
 class SweepEvent(Frozen):
     """One thing to tell about a sweep.
 
@@ -77,7 +80,7 @@ class SweepEvent(Frozen):
     done and total count the points of `session`, earlier attempts included; seconds_left is of this session.
     """
 
-    kind: Literal["cost", "session", "progress", "skipped", "round", "end"]
+    kind: EventKind
     session: Session
     done: int = 0
     total: int = 0

@@ -1,10 +1,11 @@
-"""What a sweep will measure, drawn before anything is measured."""
+"""The points of a sweep, drawn before anything is measured."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
 import numpy as np
@@ -56,6 +57,14 @@ class PlanPoint(Frozen):
             raise ValueError(f"scene {self.scene.value} for n {self.n}, c {self.c}")
         batch_of(self.layout, *self.point)
         return self
+
+    @classmethod
+    def at(cls, point: Point, point_id: int, role: Role, repeats: int, layout: str = "") -> PlanPoint:
+        """The plan's point of (n, k, c, u). Raises ValidationError for one that cannot be."""
+        n, k, c, u = point
+        return cls(
+            point_id=point_id, role=role, scene=scene_of(point), n=n, k=k, c=c, u=u, layout=layout, repeats=repeats
+        )
 
     @property
     def point(self) -> Point:
@@ -124,23 +133,9 @@ def sentinel_point(domain: Domain) -> Point:
     return n, k, c, 0
 
 
-def _plan_points(
-    points: Points | Sequence[Point], first_id: int, repeats: int, role: Literal["point", "anchor"] = "point"
-) -> list[PlanPoint]:
+def _plan_points(points: Points | Sequence[Point], first_id: int, repeats: int) -> list[PlanPoint]:
     rows = np.asarray(points, dtype=np.int64).reshape(-1, 4).tolist()
-    return [
-        PlanPoint(
-            point_id=first_id + index,
-            role=role,
-            scene=scene_of((n, k, c, u)),
-            n=n,
-            k=k,
-            c=c,
-            u=u,
-            repeats=repeats,
-        )
-        for index, (n, k, c, u) in enumerate(rows)
-    ]
+    return [PlanPoint.at((n, k, c, u), first_id + i, "point", repeats) for i, (n, k, c, u) in enumerate(rows)]
 
 
 def _anchors(calibrate: Sequence[PlanPoint], anchors: int, repeats: int) -> list[PlanPoint]:
@@ -160,125 +155,125 @@ def _pairs(domain: Domain, count: int, seed: np.random.SeedSequence, first_id: i
     ]
     pairs = []
     for index, (role, batch) in enumerate(drawn):
-        n, k, c, u = batch.point()
         layouts = ["", layout_of(batch)]
         rng.shuffle(layouts)
         pairs.append(
             tuple(
-                PlanPoint(
-                    point_id=first_id + 2 * index + place,
-                    role=role,
-                    scene=batch.scene,
-                    n=n,
-                    k=k,
-                    c=c,
-                    u=u,
-                    layout=layout,
-                    repeats=PAIR_REPEATS,
-                )
+                PlanPoint.at(batch.point(), first_id + 2 * index + place, role, PAIR_REPEATS, layout)
                 for place, layout in enumerate(layouts)
             )
         )
     return pairs
 
 
-def draw_plan(
-    domain: Domain,
-    step_totals: Sequence[int],
-    seed: int,
-    *,
-    fit_points: int = 1000,
-    calibrate_points: int = 1000,
-    test_points: int = 1000,
-    fit_repeats: int = 3,
-    anchors: int = 48,
-    pairs: int = 32,
-    warmups: int = 2,
-    warmup_ms: float = 12.0,
-    sentinel_every: int = 20,
-    tolerance: float | None = None,
-    traffic: Traffic | None = None,
-) -> SweepPlan:
+@dataclass(frozen=True, slots=True)
+class PlanOptions:
+    """How much a sweep measures.
+
+    fit_points, calibrate_points, test_points: of each session. fit_repeats: timed iterations of a fit point. anchors:
+    calibrate points that the fit session measures too. pairs: pairs of each kind, fewer where the domain has no room.
+    tolerance: None draws all fit points beforehand. A number draws a third of them (`rounds.start_points`) and leaves
+    the others to be chosen while the session runs, until the out-of-fold relative error of every cell is under it.
+    traffic: shares of the scenes in calibrate and test, and weights of the cells when points are chosen.
+    Raises UsageError for counts below 1.
+    """
+
+    fit_points: int = 1000
+    calibrate_points: int = 1000
+    test_points: int = 1000
+    fit_repeats: int = 3
+    anchors: int = 48
+    pairs: int = 32
+    warmups: int = 2
+    warmup_ms: float = 12.0
+    sentinel_every: int = 20
+    tolerance: float | None = None
+    traffic: Traffic | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("fit_points", "calibrate_points", "test_points", "fit_repeats"):
+            if getattr(self, name) < 1:
+                raise UsageError(f"PlanOptions: {name} is {getattr(self, name)}; expected at least 1")
+
+    @property
+    def drawn_fit_points(self) -> int:
+        """Fit points that are drawn beforehand."""
+        return self.fit_points if self.tolerance is None else start_points(self.fit_points)
+
+
+def draw_plan(domain: Domain, step_totals: Sequence[int], seed: int, options: PlanOptions | None = None) -> SweepPlan:
     """The sweep of one seed.
 
-    calibrate and test come from the law with one repeat each. The `fit_points` hold the corners of the
-    domain and both sides of steps (together at most half of them, corners first, steps at most a quarter),
-    the rest is the law; no fit point is a calibrate or test point. Order is random, so any prefix is a fair sample; the
-    anchors come early in the fit session, and so do `pairs` pairs of batches with equal and unequal
-    contexts and as many with one and several chunks (fewer where the domain has no room for them).
-    tolerance: None draws all `fit_points` here. A number draws a third of them (`rounds.start_points`) and
-    leaves the others to be chosen while the session runs, until the held-out relative error of every cell is
-    under it. traffic: shares of the scenes in calibrate and test, and weights of the cells when points are
-    chosen.
-    Raises UsageError for counts below 1 or a domain with too few distinct points.
+    calibrate and test come from the sampling design with one repeat each. The fit points hold the corners of the
+    domain and both sides of steps (together at most half of them, corners first, steps at most a quarter), the rest is
+    the design; no fit point is a calibrate or test point. Order is random, so any prefix is a fair sample. Anchors and
+    pairs come early in the fit session.
+    Raises UsageError for a seed that cannot be, or a domain with too few distinct points.
     """
-    counts = {"fit_points": fit_points, "calibrate_points": calibrate_points, "test_points": test_points}
-    for name, value in counts.items():
-        if value < 1:
-            raise UsageError(f"draw_plan: {name} is {value}; expected at least 1")
+    options = options or PlanOptions()
     if not 0 <= seed < 2**63:
         raise UsageError(f"draw_plan: seed is {seed}; expected 0 to 2^63 - 1")
-    if fit_repeats < 1:
-        raise UsageError(f"draw_plan: fit_repeats is {fit_repeats}; expected at least 1")
     steps = tuple(sorted(set(step_totals)))
     fit_seed, calibrate_seed, test_seed, step_seed, order_seed, pair_seed = np.random.SeedSequence(seed).spawn(6)
-    scenes = traffic.scenes if traffic else None
-    calibrate = draw(domain, calibrate_points, steps, calibrate_seed, scenes=scenes)
-    test = draw(domain, test_points, steps, test_seed, scenes=scenes)
-    held_out = {(n, k, c, u) for n, k, c, u in [*calibrate.points.tolist(), *test.points.tolist()]}
+    scenes = options.traffic.scenes if options.traffic else None
+    calibrate_draw = draw(domain, options.calibrate_points, steps, calibrate_seed, scenes=scenes)
+    test_draw = draw(domain, options.test_points, steps, test_seed, scenes=scenes)
+    held_out = {(n, k, c, u) for n, k, c, u in [*calibrate_draw.points.tolist(), *test_draw.points.tolist()]}
     rng = np.random.default_rng(order_seed)
-    room = int(fit_points * STEP_FIT_SHARE)
-    sides = sum(len(step_sides(domain, scene, steps)) for scene in AXES)
-    states = min(STEP_STATES, max(1, room // max(1, sides)))
-    at_steps = step_pairs(domain, steps, states, step_seed)
-    rng.shuffle(at_steps)
-    del at_steps[room:]
-    wanted = dict.fromkeys([*corners(domain), *at_steps])
-    drawn_points = fit_points if tolerance is None else start_points(fit_points)
-    extras = [point for point in wanted if point not in held_out][: drawn_points // 2]
-    law = draw(domain, drawn_points - len(extras), steps, fit_seed, exclude=held_out | set(extras))
-    fit_ids = _plan_points([*extras, *map(tuple, law.points.tolist())], 0, fit_repeats)
-    calibrate_ids = _plan_points(calibrate.points, fit_points, 1)
-    test_ids = _plan_points(test.points, fit_points + calibrate_points, 1)
-    rng.shuffle(fit_ids)
-    sentinel_id = fit_points + calibrate_points + test_points
-    # Anchors and pairs are spread over the first third: a session that its time budget cuts short still has them.
-    single = [*fit_ids[: len(fit_ids) // 3], *_anchors(calibrate_ids, anchors, fit_repeats)]
-    paired = _pairs(domain, pairs, pair_seed, sentinel_id + 1)
-    early = [*((point,) for point in single), *paired]
-    rng.shuffle(early)
-    fit_session = [*(point for group in early for point in group), *fit_ids[len(fit_ids) // 3 :]]
-    n, k, c, u = sentinel_point(domain)
-    draws = (calibrate, test, law)
-    rounds = None
-    if tolerance is not None and fit_points > drawn_points:
-        rounds = Rounds(
-            first_id=sentinel_id + 1 + 2 * len(paired),
-            points=fit_points - drawn_points,
-            repeats=fit_repeats,
-            tolerance=tolerance,
-        )
+    special = _corners_and_steps(domain, steps, options, step_seed, rng)
+    special = [point for point in special if point not in held_out][: options.drawn_fit_points // 2]
+    rest = options.drawn_fit_points - len(special)
+    fit_draw = draw(domain, rest, steps, fit_seed, exclude=held_out | set(special))
+
+    first_test_id = options.fit_points + options.calibrate_points
+    sentinel_id = first_test_id + options.test_points
+    fit = _plan_points([*special, *map(tuple, fit_draw.points.tolist())], 0, options.fit_repeats)
+    calibrate = _plan_points(calibrate_draw.points, options.fit_points, 1)
+    test = _plan_points(test_draw.points, first_test_id, 1)
+    pairs = _pairs(domain, options.pairs, pair_seed, sentinel_id + 1)
+    draws = (calibrate_draw, test_draw, fit_draw)
     return SweepPlan(
         seed=seed,
         domain=domain,
         step_totals=steps,
-        sentinel=PlanPoint(
-            point_id=sentinel_id,
-            role="sentinel",
-            scene=scene_of((n, k, c, u)),
-            n=n,
-            k=k,
-            c=c,
-            u=u,
-            repeats=SENTINEL_REPEATS,
-        ),
-        sentinel_every=sentinel_every,
-        warmups=warmups,
-        warmup_ms=warmup_ms,
-        fit=tuple(fit_session),
-        calibrate=tuple(calibrate_ids),
-        test=tuple(test_ids),
+        sentinel=PlanPoint.at(sentinel_point(domain), sentinel_id, "sentinel", SENTINEL_REPEATS),
+        sentinel_every=options.sentinel_every,
+        warmups=options.warmups,
+        warmup_ms=options.warmup_ms,
+        fit=_fit_order(fit, _anchors(calibrate, options.anchors, options.fit_repeats), pairs, rng),
+        calibrate=tuple(calibrate),
+        test=tuple(test),
         clipped_fraction=sum(d.rejected for d in draws) / max(1, sum(d.drawn for d in draws)),
-        rounds=rounds,
-        traffic=traffic,
+        rounds=_rounds(options, sentinel_id + 1 + 2 * len(pairs)),
+        traffic=options.traffic,
     )
+
+
+def _corners_and_steps(
+    domain: Domain, steps: Sequence[int], options: PlanOptions, seed: np.random.SeedSequence, rng: np.random.Generator
+) -> list[Point]:
+    """The corners of the domain, then both sides of steps at states drawn at random; no point twice."""
+    room = int(options.fit_points * STEP_FIT_SHARE)
+    sides = sum(len(step_sides(domain, scene, steps)) for scene in AXES)
+    states = min(STEP_STATES, max(1, room // max(1, sides)))
+    at_steps = step_pairs(domain, steps, states, seed)
+    rng.shuffle(at_steps)
+    return list(dict.fromkeys([*corners(domain), *at_steps[:room]]))
+
+
+def _fit_order(
+    points: list[PlanPoint], anchors: list[PlanPoint], pairs: list[tuple[PlanPoint, ...]], rng: np.random.Generator
+) -> tuple[PlanPoint, ...]:
+    """The fit session at random, anchors and pairs in its first third: a session cut short by its budget has them."""
+    rng.shuffle(points)
+    third = len(points) // 3
+    early = [*((point,) for point in (*points[:third], *anchors)), *pairs]
+    rng.shuffle(early)
+    return (*(point for group in early for point in group), *points[third:])
+
+
+def _rounds(options: PlanOptions, first_id: int) -> Rounds | None:
+    left = options.fit_points - options.drawn_fit_points
+    if options.tolerance is None or not left:
+        return None
+    return Rounds(first_id=first_id, points=left, repeats=options.fit_repeats, tolerance=options.tolerance)

@@ -1,4 +1,4 @@
-"""One session of a sweep, and the process that runs it: python -m chunkfit.profiler.session REQUEST."""
+"""The process that runs one session of a sweep: python -m chunkfit.profiler.session REQUEST."""
 
 from __future__ import annotations
 
@@ -9,132 +9,25 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..files.errors import ChunkfitError, DeviceMemoryError
-from .condition import Condition, ThrottleWatch
-from .cost import CostModel, session_deadline, usual_work, work_of
+from .cost import CostModel, session_deadline, usual_work
 from .devices import open_device
 from .devices.base import Device
 from .journal import Choice
-from .journal_writer import JournalWriter, open_journal
+from .journal_writer import open_journal
 from .messages import Ask, Asking, SessionRequest, SweepEvent, read_choice
 from .plan import PlanPoint, Session, SweepPlan
-from .timing import measure, measure_in_turn, quiet_gc, side_by_side, with_sentinels
+from .session_run import OnEvent, SessionRun
+from .timing import measure, quiet_gc
 
 PILOT_POINTS = 12
 PILOT_LEAST = 4  # whatever they take: without an estimate the budget cannot be shared out
 PILOT_SHARE = 0.05  # of the time budget, at most
 
-OnEvent = Callable[[SweepEvent], None]
 Opener = Callable[[SessionRequest], Device]
-Outcome = Literal["complete", "deadline", "orphaned"]
-
-
-def run_session(
-    plan: SweepPlan,
-    session: Session,
-    device: Device,
-    journal: JournalWriter,
-    deadline: float | None,
-    on_progress: OnEvent,
-    *,
-    cost: CostModel | None = None,
-    clock: Callable[[], float] = time.monotonic,
-    alive: Callable[[], bool] = lambda: True,
-    ask: Ask | None = None,
-) -> Outcome:
-    """Measure the session's points that the journal does not hold yet, in the plan's order.
-
-    In the fit session of a plan with rounds, `ask` gives further points when these are done. Nothing is
-    measured meanwhile: on a CPU the one would disturb the other. Its time is the session's.
-
-    deadline: on `clock`; the session stops before the first point whose predicted time passes it (so that
-    what is measured stays a fair sample), and so exceeds it by one point at most.
-    A point that does not fit the device is recorded as skipped. In the fit session a point that was measured
-    while the device throttled is measured again, MOST_TRIES times in all and while there is time; the other
-    sessions, whose points must not be chosen, only flag it. alive: asked before each point; False
-    stops without ending the session.
-    """
-    cost = cost if cost is not None else CostModel()
-    watch = ThrottleWatch()
-    done = journal.contents.done(session)
-    known = journal.contents.fit_points(plan) if session == "fit" else plan.points(session)
-    todo = [point for point in known if point.point_id not in done]
-    total, finished, order = plan.planned(session), len(done), journal.contents.next_order(session)
-    rounds = Asking(plan, session, journal, ask)
-    journal.start(session)
-    on_progress(SweepEvent(kind="session", session=session, done=finished, total=total))
-
-    def left_s() -> float | None:
-        return None if deadline is None else deadline - clock()
-
-    first = todo or rounds.next_points(left_s())
-    schedule = side_by_side(with_sentinels(plan, first) if first else [])
-    work, usual = _work_of(schedule, plan), usual_work(plan)
-
-    def may_repeat(point: PlanPoint, seconds: float) -> bool:
-        # The sentinel that closes the session needs its time too.
-        in_time = deadline is None or clock() + seconds + float(cost.seconds(work[:1]).sum()) <= deadline
-        return session == "fit" and point.role != "sentinel" and in_time
-
-    def at_once(group: tuple[PlanPoint, ...]) -> None:
-        nonlocal order
-        tries, again = 0, True
-        try:
-            while again:
-                begin, started_s = clock(), journal.now()
-                samples = measure_in_turn(device, group, plan) if group[1:] else [measure(device, group[0], plan)]
-                state = device.state()
-                flagged, tries = watch.flagged(state), tries + 1
-                again = may_repeat(group[0], clock() - begin) and watch.worth_another(flagged, tries)
-        except DeviceMemoryError as error:
-            for point in group:
-                journal.skipped(session, point, order, str(error))
-                on_progress(SweepEvent(kind="skipped", session=session, done=finished, total=total, message=str(error)))
-                order += 1
-        else:
-            condition = Condition(state=state, flagged=flagged, tries=tries)
-            for point, own in zip(group, samples, strict=True):
-                journal.measured(session, point, order, started_s, own, condition)
-                order += 1
-            for point in group:
-                cost.observe(point, plan.warmups + point.iterations, (clock() - begin) / len(group))
-
-    outcome: Outcome = "complete"
-    with quiet_gc():
-        for place, group in enumerate(schedule):
-            if not alive():
-                return "orphaned"
-            need = float(cost.seconds(work[[place, 0]]).sum())
-            if deadline is not None and clock() + need > deadline:
-                outcome = "deadline"
-                break
-            at_once(group)
-            if group[0].role != "sentinel":
-                finished += len(group)
-                left = float(cost.seconds(work[place + 1 :]).sum()) + cost.rounds_seconds(usual, finished, rounds.left)
-                left = max(0.0, min(left, deadline - clock())) if deadline is not None else left
-                on_progress(SweepEvent(kind="progress", session=session, done=finished, total=total, seconds_left=left))
-            if place + 1 == len(schedule) and (more := rounds.next_points(left_s())):
-                schedule += side_by_side(with_sentinels(plan, more)[1:])
-                work = _work_of(schedule, plan)
-        if outcome == "deadline" and place > 0 and schedule[place - 1][0].role != "sentinel":
-            at_once((plan.sentinel,))
-    if rounds.left:
-        outcome = "deadline"
-    journal.end(session, complete=outcome == "complete")
-    message = "" if outcome == "complete" else f"time was up after {finished} of {total} points"
-    total = finished if outcome == "complete" else total  # rounds may have stopped at their tolerance
-    on_progress(SweepEvent(kind="end", session=session, done=finished, total=total, message=message))
-    return outcome
-
-
-def _work_of(schedule: Sequence[tuple[PlanPoint, ...]], plan: SweepPlan) -> NDArray[np.float64]:
-    return np.asarray([work_of(group, plan.warmups).sum(axis=0) for group in schedule]).reshape(-1, 5)
 
 
 def pilot(plan: SweepPlan, points: Sequence[PlanPoint], device: Device, limit_s: float | None) -> CostModel:
@@ -235,7 +128,7 @@ def serve(request: SessionRequest, on_event: OnEvent, ask: Ask, open_for: Opener
         deadline = None
         if request.end is not None:
             deadline = session_deadline(time.monotonic(), request.end, request.sessions, seconds, startup_s)
-        outcome = run_session(
+        outcome = SessionRun(
             plan,
             session,
             device,
@@ -245,7 +138,7 @@ def serve(request: SessionRequest, on_event: OnEvent, ask: Ask, open_for: Opener
             cost=cost,
             alive=lambda: os.getppid() == request.parent_pid,
             ask=ask,
-        )
+        ).run()
     return 1 if outcome == "orphaned" else 0
 
 

@@ -17,7 +17,7 @@ from .devices.synthetic import FINGERPRINT
 from .devices.truth import NAME, layout_factor, sample_ms
 from .domains import default_domain, default_step_totals
 from .journal import Choice
-from .plan import SESSIONS, PlanPoint, Session, SweepPlan, draw_plan
+from .plan import SESSIONS, PlanOptions, PlanPoint, Session, SweepPlan, draw_plan
 from .profile import Profile
 from .sampling import Point, draw
 from .timing import with_sentinels
@@ -45,14 +45,16 @@ def synthetic_profile(
         default_domain("synthetic"),
         default_step_totals("synthetic"),
         seed,
-        fit_points=fit_points,
-        calibrate_points=calibrate_points,
-        test_points=test_points,
-        fit_repeats=fit_repeats,
-        warmups=0,
-        warmup_ms=0.0,
-        tolerance=tolerance,
-        traffic=traffic,
+        PlanOptions(
+            fit_points=fit_points,
+            calibrate_points=calibrate_points,
+            test_points=test_points,
+            fit_repeats=fit_repeats,
+            warmups=0,
+            warmup_ms=0.0,
+            tolerance=tolerance,
+            traffic=traffic,
+        ),
     )
     measured = [entry for session in SESSIONS for entry in _measure(plan, session, plan.points(session))]
     choices: list[Choice] = []

@@ -16,7 +16,7 @@ from chunkfit.profiler.choose import (
 )
 from chunkfit.profiler.devices import truth
 from chunkfit.profiler.domains import SYNTHETIC_DOMAIN
-from chunkfit.profiler.plan import draw_plan
+from chunkfit.profiler.plan import PlanOptions, draw_plan
 from chunkfit.profiler.rounds import CHOICE_S, ROUND_AT_LEAST, round_points, rounds_to_come, start_points
 from chunkfit.profiler.traffic import Cells, read_traffic
 from chunkfit.tables.batch import Scene
@@ -25,7 +25,9 @@ from chunkfit.tables.grid import scene_of
 CELLS = Cells(SYNTHETIC_DOMAIN)
 FRESH = fresh_points(CELLS, (129,), np.random.default_rng(0))
 LAW = cell_weights(CELLS, FRESH, None)
-PLAN = draw_plan(SYNTHETIC_DOMAIN, (129,), 0, fit_points=300, calibrate_points=60, test_points=60, tolerance=0.01)
+PLAN = draw_plan(
+    SYNTHETIC_DOMAIN, (129,), 0, PlanOptions(fit_points=300, calibrate_points=60, test_points=60, tolerance=0.01)
+)
 START = [point for point in PLAN.fit if point.role == "point"]
 POINTS = np.asarray([point.point for point in START])
 

@@ -4,9 +4,9 @@ import pytest
 
 from chunkfit.profiler.cost import FINISH_S, FIT_SHARE, HEADROOM, CostModel, session_deadline, work_of
 from chunkfit.profiler.domains import SYNTHETIC_DOMAIN
-from chunkfit.profiler.plan import SESSIONS, draw_plan
+from chunkfit.profiler.plan import SESSIONS, PlanOptions, draw_plan
 
-PLAN = draw_plan(SYNTHETIC_DOMAIN, (129,), 0, fit_points=100, calibrate_points=100, test_points=100)
+PLAN = draw_plan(SYNTHETIC_DOMAIN, (129,), 0, PlanOptions(fit_points=100, calibrate_points=100, test_points=100))
 NEED = {"fit": 100.0, "calibrate": 20.0, "test": 20.0}
 
 

@@ -17,7 +17,7 @@ from chunkfit.profiler.domains import (
     default_domain,
     default_step_totals,
 )
-from chunkfit.profiler.plan import draw_plan
+from chunkfit.profiler.plan import PlanOptions, draw_plan
 
 GIB = 2**30
 
@@ -35,7 +35,7 @@ def test_a_small_gpu_is_clipped_and_says_so():
     domain = cuda_domain(config, 24 * GIB)
     assert domain.kv_tokens % 16_384 == 0
     assert 16_384 <= domain.kv_tokens < 100_000
-    plan = draw_plan(domain, (129,), 0, fit_points=60, calibrate_points=60, test_points=60)
+    plan = draw_plan(domain, (129,), 0, PlanOptions(fit_points=60, calibrate_points=60, test_points=60))
     assert plan.clipped_fraction > 0.02
     note = capacity_note(domain, plan.clipped_fraction)
     assert note is not None

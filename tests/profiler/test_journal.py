@@ -22,10 +22,12 @@ from chunkfit.profiler.devices.synthetic import FINGERPRINT
 from chunkfit.profiler.domains import SYNTHETIC_DOMAIN
 from chunkfit.profiler.journal import parse_journal, read_journal
 from chunkfit.profiler.journal_writer import open_journal
-from chunkfit.profiler.plan import draw_plan
+from chunkfit.profiler.plan import PlanOptions, draw_plan
 from chunkfit.profiler.sweep import profile_of_journal
 
-PLAN = draw_plan(SYNTHETIC_DOMAIN, (129,), 0, fit_points=9, calibrate_points=6, test_points=6, anchors=3, pairs=1)
+PLAN = draw_plan(
+    SYNTHETIC_DOMAIN, (129,), 0, PlanOptions(fit_points=9, calibrate_points=6, test_points=6, anchors=3, pairs=1)
+)
 
 HOT = Condition(state=DeviceState(sm_clock_mhz=1200, throttle=("hw_slowdown",)), flagged=True, tries=2)
 
@@ -134,7 +136,9 @@ def test_the_header_comes_first_and_once(path):
 
 def test_another_plan_or_device_is_refused_and_nothing_changes(path):
     before = path.read_bytes()
-    other = draw_plan(SYNTHETIC_DOMAIN, (129,), 1, fit_points=9, calibrate_points=6, test_points=6, anchors=3)
+    other = draw_plan(
+        SYNTHETIC_DOMAIN, (129,), 1, PlanOptions(fit_points=9, calibrate_points=6, test_points=6, anchors=3)
+    )
     with pytest.raises(UsageError, match=r"another plan .*seed 0; asked .*seed 1"):
         write(path, plan=other)
     for change in ({"device_name": "reference-v2"}, {"torch": "9.9"}):

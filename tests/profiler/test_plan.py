@@ -7,7 +7,7 @@ import pytest
 from chunkfit.engine.config import PRESETS
 from chunkfit.files.errors import UsageError
 from chunkfit.profiler.domains import SYNTHETIC_DOMAIN, cuda_domain, default_step_totals
-from chunkfit.profiler.plan import SESSIONS, PlanPoint, SweepPlan, draw_plan, sentinel_point
+from chunkfit.profiler.plan import SESSIONS, PlanOptions, PlanPoint, SweepPlan, draw_plan, sentinel_point
 from chunkfit.profiler.sampling import corners, inside, scene_of
 from chunkfit.profiler.timing import side_by_side, with_sentinels
 from chunkfit.tables.batch import Batch, Scene
@@ -16,7 +16,7 @@ from chunkfit.tables.domain import Domain
 
 @pytest.fixture(scope="module")
 def plan():
-    return draw_plan(SYNTHETIC_DOMAIN, (129,), 7, fit_points=300, calibrate_points=200, test_points=150)
+    return draw_plan(SYNTHETIC_DOMAIN, (129,), 7, PlanOptions(fit_points=300, calibrate_points=200, test_points=150))
 
 
 def test_counts_repeats_and_ids(plan):
@@ -62,7 +62,9 @@ def test_pairs_are_neighbours_of_equal_totals(plan):
 
 
 def test_pairs_leave_the_other_points_alone(plan):
-    without = draw_plan(SYNTHETIC_DOMAIN, (129,), 7, fit_points=300, calibrate_points=200, test_points=150, pairs=0)
+    without = draw_plan(
+        SYNTHETIC_DOMAIN, (129,), 7, PlanOptions(fit_points=300, calibrate_points=200, test_points=150, pairs=0)
+    )
     assert {p for p in plan.fit if p.role in ("point", "anchor")} == set(without.fit)
     assert without.calibrate == plan.calibrate
 
@@ -94,7 +96,7 @@ def test_many_steps_leave_the_law_its_points():
     for scene, most in ((Scene.DECODE, 256), (Scene.PREFILL, 8192), (Scene.MIXED, 8448)):
         wanted = {(scene, side) for side in sides if (scene is Scene.MIXED) < side <= most}
         assert len(wanted - reached) <= 1, "a corner or a held-out point may have taken its place"
-    many = draw_plan(domain, steps, 3, fit_points=200, calibrate_points=200, test_points=200)
+    many = draw_plan(domain, steps, 3, PlanOptions(fit_points=200, calibrate_points=200, test_points=200))
     for drawn in (plan, many):
         at_steps = sum(p.n + p.c in sides for p in drawn.fit if p.role == "point")
         by_law = sum(p.n + p.c in sides for p in drawn.test)  # small totals are all beside a step
@@ -102,8 +104,8 @@ def test_many_steps_leave_the_law_its_points():
 
 
 def test_the_seed_decides_everything(plan):
-    same = draw_plan(SYNTHETIC_DOMAIN, (129,), 7, fit_points=300, calibrate_points=200, test_points=150)
-    other = draw_plan(SYNTHETIC_DOMAIN, (129,), 8, fit_points=300, calibrate_points=200, test_points=150)
+    same = draw_plan(SYNTHETIC_DOMAIN, (129,), 7, PlanOptions(fit_points=300, calibrate_points=200, test_points=150))
+    other = draw_plan(SYNTHETIC_DOMAIN, (129,), 8, PlanOptions(fit_points=300, calibrate_points=200, test_points=150))
     assert same == plan
     assert same.sha256() == plan.sha256() != other.sha256()
     assert SweepPlan.model_validate_json(plan.model_dump_json()).sha256() == plan.sha256()
@@ -161,7 +163,7 @@ def test_the_sentinel_fits_a_crowded_domain():
 )
 def test_impossible_counts_are_refused(change, message):
     with pytest.raises(UsageError, match=message):
-        draw_plan(SYNTHETIC_DOMAIN, (), 0, **change)
+        draw_plan(SYNTHETIC_DOMAIN, (), 0, PlanOptions(**change))
 
 
 def test_a_negative_seed_is_refused():

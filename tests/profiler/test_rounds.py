@@ -17,10 +17,10 @@ from chunkfit.profiler.domains import SYNTHETIC_DOMAIN
 from chunkfit.profiler.journal import Chosen, MeasuredLine, read_journal
 from chunkfit.profiler.journal_writer import open_journal
 from chunkfit.profiler.messages import read_choice
-from chunkfit.profiler.plan import SweepPlan, draw_plan
+from chunkfit.profiler.plan import PlanOptions, SweepPlan, draw_plan
 from chunkfit.profiler.profile import concat
 from chunkfit.profiler.rounds import CHOICE_S
-from chunkfit.profiler.session import run_session
+from chunkfit.profiler.session_run import SessionRun
 from chunkfit.profiler.sweep import profile_of_journal
 from chunkfit.profiler.timing import side_by_side
 
@@ -32,14 +32,16 @@ def plan_in_rounds(seed, fit_points, held_points):
         SYNTHETIC_DOMAIN,
         (129,),
         seed,
-        fit_points=fit_points,
-        calibrate_points=held_points,
-        test_points=held_points,
-        anchors=6,
-        pairs=2,
-        warmups=0,
-        warmup_ms=0.0,
-        tolerance=0.0,
+        PlanOptions(
+            fit_points=fit_points,
+            calibrate_points=held_points,
+            test_points=held_points,
+            anchors=6,
+            pairs=2,
+            warmups=0,
+            warmup_ms=0.0,
+            tolerance=0.0,
+        ),
     )
 
 
@@ -74,9 +76,8 @@ class Chooser:
 def measure(path, device, ask, deadline=None, **options):
     events = []
     with open_journal(path, PLAN, FINGERPRINT) as journal:
-        outcome = run_session(
-            PLAN, "fit", device, journal, deadline, events.append, clock=device.clock, ask=ask, **options
-        )
+        run = SessionRun(PLAN, "fit", device, journal, deadline, events.append, clock=device.clock, ask=ask, **options)
+        outcome = run.run()
     return outcome, events
 
 
@@ -221,7 +222,7 @@ def test_an_edited_round_is_refused(path, edit, message):
 
 
 def test_a_plan_from_before_rounds_reads_and_keeps_its_sha():
-    plain = draw_plan(SYNTHETIC_DOMAIN, (129,), 3, fit_points=40, calibrate_points=30, test_points=30)
+    plain = draw_plan(SYNTHETIC_DOMAIN, (129,), 3, PlanOptions(fit_points=40, calibrate_points=30, test_points=30))
     old = plain.model_dump(mode="json")
     assert (old.pop("rounds"), old.pop("traffic")) == (None, None)
     assert SweepPlan.model_validate(old) == plain
@@ -230,10 +231,12 @@ def test_a_plan_from_before_rounds_reads_and_keeps_its_sha():
 
 
 def test_the_held_out_sessions_do_not_depend_on_rounds():
-    plain = draw_plan(SYNTHETIC_DOMAIN, (129,), 3, fit_points=90, calibrate_points=30, test_points=30)
+    plain = draw_plan(SYNTHETIC_DOMAIN, (129,), 3, PlanOptions(fit_points=90, calibrate_points=30, test_points=30))
     assert [p.point for p in PLAN.calibrate] == [p.point for p in plain.calibrate]
     assert [p.point for p in PLAN.test] == [p.point for p in plain.test]
-    small = draw_plan(SYNTHETIC_DOMAIN, (), 3, fit_points=50, calibrate_points=9, test_points=9, tolerance=0.01)
+    small = draw_plan(
+        SYNTHETIC_DOMAIN, (), 3, PlanOptions(fit_points=50, calibrate_points=9, test_points=9, tolerance=0.01)
+    )
     assert small.rounds is None, "too few to choose by"
     assert small.planned("fit") == len(small.fit)
 

@@ -15,12 +15,13 @@ from chunkfit.profiler.devices.synthetic import FINGERPRINT
 from chunkfit.profiler.domains import SYNTHETIC_DOMAIN
 from chunkfit.profiler.journal import MeasuredLine, SkippedLine, read_journal
 from chunkfit.profiler.journal_writer import open_journal
-from chunkfit.profiler.plan import PAIR_REPEATS, draw_plan
-from chunkfit.profiler.session import pilot, run_session
+from chunkfit.profiler.plan import PAIR_REPEATS, PlanOptions, draw_plan
+from chunkfit.profiler.session import pilot
+from chunkfit.profiler.session_run import SessionRun
 from chunkfit.profiler.sweep import profile_of_journal
 from chunkfit.profiler.timing import side_by_side
 
-PLAN = draw_plan(SYNTHETIC_DOMAIN, (129,), 0, fit_points=60, calibrate_points=50, test_points=60)
+PLAN = draw_plan(SYNTHETIC_DOMAIN, (129,), 0, PlanOptions(fit_points=60, calibrate_points=50, test_points=60))
 LARGEST = max(point.n * point.k + point.u + point.c for point in PLAN.test)
 
 
@@ -59,7 +60,8 @@ class FakeDevice:
 def measure(path, device, session="test", deadline=None, **options):
     events = []
     with open_journal(path, PLAN, device.fingerprint) as journal:
-        outcome = run_session(PLAN, session, device, journal, deadline, events.append, clock=device.clock, **options)
+        run = SessionRun(PLAN, session, device, journal, deadline, events.append, clock=device.clock, **options)
+        outcome = run.run()
     return outcome, events
 
 

@@ -13,12 +13,15 @@ from chunkfit.files.errors import DeviceUnavailableError, UsageError
 from chunkfit.profiler.domains import SYNTHETIC_DOMAIN, cpu_domain
 from chunkfit.profiler.journal import MeasuredLine, read_journal
 from chunkfit.profiler.messages import ProfileRequest
-from chunkfit.profiler.plan import SESSIONS, draw_plan
+from chunkfit.profiler.plan import SESSIONS, PlanOptions, draw_plan
 from chunkfit.profiler.profile import Profile
 from chunkfit.profiler.sweep import journalled_plan, profile
 
 PLAN = draw_plan(
-    SYNTHETIC_DOMAIN, (129,), 3, fit_points=40, calibrate_points=30, test_points=30, anchors=6, warmups=0, warmup_ms=0.0
+    SYNTHETIC_DOMAIN,
+    (129,),
+    3,
+    PlanOptions(fit_points=40, calibrate_points=30, test_points=30, anchors=6, warmups=0, warmup_ms=0.0),
 )
 # Runs a request file as the command line would, in a process that can be killed.
 RUNNER = (
@@ -144,14 +147,17 @@ def test_another_plan_is_not_resumed(request_):
         profile(slow, on_event=lambda event: (_ for _ in ()).throw(KeyboardInterrupt))
     if not journal_points(slow.journal):  # interrupted before the first point: the header is there
         assert read_journal(slow.journal).header is not None
-    other = draw_plan(SYNTHETIC_DOMAIN, (129,), 4, fit_points=40, calibrate_points=30, test_points=30)
+    other = draw_plan(SYNTHETIC_DOMAIN, (129,), 4, PlanOptions(fit_points=40, calibrate_points=30, test_points=30))
     with pytest.raises(UsageError, match=r"another plan.*seed 3; asked .*seed 4"):
         profile(request_.model_copy(update={"plan": other}), resume=True)
 
 
 def test_a_budget_is_kept_and_every_session_gets_some(request_):
     plan = draw_plan(
-        SYNTHETIC_DOMAIN, (129,), 5, fit_points=600, calibrate_points=450, test_points=450, warmups=0, warmup_ms=0.0
+        SYNTHETIC_DOMAIN,
+        (129,),
+        5,
+        PlanOptions(fit_points=600, calibrate_points=450, test_points=450, warmups=0, warmup_ms=0.0),
     )
     slow = request_.model_copy(update={"plan": plan, "synthetic_pause_ms": 5.0, "budget_s": 8.0})
     begin = time.monotonic()
@@ -178,7 +184,10 @@ def test_errors_of_the_measuring_process_arrive_as_themselves(request_):
 
 def test_a_real_sweep_of_the_engine_on_the_cpu(request_):
     plan = draw_plan(
-        cpu_domain(PRESETS["tiny"]), (), 0, fit_points=12, calibrate_points=6, test_points=6, anchors=3, pairs=3
+        cpu_domain(PRESETS["tiny"]),
+        (),
+        0,
+        PlanOptions(fit_points=12, calibrate_points=6, test_points=6, anchors=3, pairs=3),
     )
     result = profile(request_.model_copy(update={"device": "cpu", "plan": plan}))
     assert set(measured(result)) == planned(plan)

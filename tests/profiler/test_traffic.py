@@ -5,7 +5,7 @@ import pytest
 
 from chunkfit.files.errors import UsageError
 from chunkfit.profiler.domains import SYNTHETIC_DOMAIN
-from chunkfit.profiler.plan import draw_plan
+from chunkfit.profiler.plan import PlanOptions, draw_plan
 from chunkfit.profiler.traffic import LEAST_SHARE, Cells, read_traffic
 from chunkfit.tables.batch import Scene
 
@@ -34,7 +34,9 @@ def test_shares_of_cells_and_scenes(tmp_path):
 
 def test_calibrate_and_test_have_the_scenes_shares_and_fit_is_space_filling(tmp_path):
     traffic = read_traffic(written(tmp_path, "40,1000,0,0,9", "8,100,256,0,1"), SYNTHETIC_DOMAIN)
-    plan = draw_plan(SYNTHETIC_DOMAIN, (129,), 0, fit_points=90, calibrate_points=210, test_points=105, traffic=traffic)
+    plan = draw_plan(
+        SYNTHETIC_DOMAIN, (129,), 0, PlanOptions(fit_points=90, calibrate_points=210, test_points=105, traffic=traffic)
+    )
     for points in (plan.calibrate, plan.test):
         share = {scene: sum(point.scene is scene for point in points) / len(points) for scene in Scene}
         assert share == pytest.approx(traffic.scenes, abs=0.01)

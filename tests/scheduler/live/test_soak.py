@@ -73,12 +73,12 @@ def test_a_minute_on_the_cpu(tmp_path):
     from chunkfit.fitters.fit import fit
     from chunkfit.profiler.domains import default_domain
     from chunkfit.profiler.messages import ProfileRequest
-    from chunkfit.profiler.plan import draw_plan
+    from chunkfit.profiler.plan import PlanOptions, draw_plan
     from chunkfit.profiler.sweep import profile
     from chunkfit.scheduler.live.open import open_executor
 
     counts = {"fit_points": 60, "calibrate_points": 60, "test_points": 60}
-    plan = draw_plan(default_domain("cpu"), (), 0, **counts)
+    plan = draw_plan(default_domain("cpu"), (), 0, PlanOptions(**counts))
     measured = profile(ProfileRequest(device="cpu", model="tiny", plan=plan, out=tmp_path / "p.parquet"), resume=False)
     table = fit(measured, fitter="scene_experts", coverage=0.95)
     runner = LiveRunner(table, open_executor(table, 0), limits_of(table, None, None), "per_token")
