@@ -281,3 +281,14 @@ def test_run_on_the_synthetic_device_leaves_everything(tmp_path, command):
     assert bare.json["certificate"] == summary["certificate"]
     assert "no report: matplotlib is not installed and `chunkfit report` needs it" in bare.err
     assert (bare.code, (tmp_path / "r" / "report.html").exists(), "report" in bare.json["files"]) == (0, False, False)
+
+
+@pytest.mark.parametrize(
+    ("option", "text"),
+    [("--coverage", "1"), ("--coverage", "nan"), ("--coverage", "99"), ("--confidence", "0"), ("--confidence", "100%")],
+)
+def test_fit_refuses_a_share_that_promises_nothing(made, tmp_path, command, option, text):
+    done = command("fit", made / "profile.parquet", "--out", tmp_path / "t.json", option, text)
+    assert (done.code, done.out) == (2, "")
+    assert f"{option} '{text}': expected a share above 0% and below 100%, such as 99% or 0.99" in done.err
+    assert not (tmp_path / "t.json").exists()

@@ -36,7 +36,7 @@ def test_drift_ends_with_1_and_says_where(made, slower, command):
     ("right", "tolerance", "message"),
     [
         ("absent.json", "5%", "cannot be read"),
-        ("table.json", "0.05", "expected a percentage from 0% to 100%, such as 5%"),
+        ("table.json", "105%", "expected a share from 0% to 100%, such as 5% or 0.05"),
     ],
 )
 def test_wrong_usage_ends_with_2(made, command, right, tolerance, message):

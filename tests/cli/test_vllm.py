@@ -10,7 +10,11 @@ import pytest
     [
         (["--engine", "vllm"], 2, "expected --model with what `vllm serve` takes"),
         (["--engine", "vllm", "--model", "m", "--device", "cpu"], 2, "neither --device nor --attention"),
-        (["--engine", "vllm", "--model", "m", "--minutes", "0"], 2, "--minutes 0: expected more than 0"),
+        (
+            ["--engine", "vllm", "--model", "m", "--minutes", "0"],
+            2,
+            "--minutes '0': expected a number of minutes above 0",
+        ),
         (["--engine", "sglang"], 2, "--engine sglang"),
         (["--", "--max-num-seqs", "8"], 2, "--engine chunkfit --max-num-seqs 8: expected chunkfit without arguments"),
     ],
