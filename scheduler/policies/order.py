@@ -12,6 +12,7 @@ from typing import Any
 from ...tables.lookup import OUTSIDE
 from ..compiled import compiled
 from ..cost.cost_record import Cost
+from ..cost.look_up import bound_ticks
 from ..serving_state import (
     CUMULATIVE_PREFIXES,
     CUMULATIVE_TOKENS,
@@ -19,8 +20,8 @@ from ..serving_state import (
     ORDER,
     QUEUE,
     State,
-    batch_ticks,
     give,
+    mean_context,
     pages_for,
 )
 
@@ -106,8 +107,9 @@ def time_of(state: State, cost: Cost, tokens: int) -> int:
             else:
                 low = middle + 1
         chunks = low + 1
-        prefix = state.slots[CUMULATIVE_PREFIXES, low]
-    ticks = batch_ticks(state, cost, tokens, prefix, chunks)
+        prefix = int(state.slots[CUMULATIVE_PREFIXES, low])
+    # Not `batch_ticks`: another call here makes slidingserve 12% slower.
+    ticks = bound_ticks(cost, s["decoding"], mean_context(state), s["longest_context"], int(tokens), prefix, chunks)
     return NEVER if ticks == OUTSIDE else ticks
 
 
