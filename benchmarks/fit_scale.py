@@ -28,7 +28,7 @@ from chunkfit.fitters.fit import fit
 from chunkfit.profiler.devices import truth
 from chunkfit.profiler.devices.synthetic import FINGERPRINT
 from chunkfit.profiler.domains import SYNTHETIC_DOMAIN
-from chunkfit.profiler.importers.samples import Sample, Split
+from chunkfit.profiler.importers.samples import LoggedIteration, Split
 from chunkfit.profiler.importers.sessions import DEFAULT_SHARES, columns_of, session_metas
 from chunkfit.profiler.meta import ImportedFrom, ProfileMeta
 from chunkfit.profiler.profile import Profile
@@ -61,7 +61,7 @@ def log_of(samples: int, repeated: int | None = None) -> Profile:
     if repeated:
         points = points[np.random.default_rng(SEED).integers(0, repeated, samples)]
     latency_ms = truth.sample_ms(points, np.arange(samples), SEED, SESSION).tolist()
-    rows = [Sample.of_totals(*point, ms) for point, ms in zip(points.tolist(), latency_ms, strict=True)]
+    rows = [LoggedIteration.of_totals(*point, ms) for point, ms in zip(points.tolist(), latency_ms, strict=True)]
     columns = columns_of(rows, split, DEFAULT_SHARES, SEED)
     imported = ImportedFrom(
         format="iterations",

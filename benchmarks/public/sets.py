@@ -11,7 +11,7 @@ import numpy as np
 
 from chunkfit.fitters.rows import Rows
 from chunkfit.profiler.importers.registry import log_format
-from chunkfit.profiler.importers.samples import LeftOut, ReadOptions, Sample
+from chunkfit.profiler.importers.samples import LeftOut, LoggedIteration, ReadOptions
 from chunkfit.profiler.importers.samples import Split as SampleSplit
 from chunkfit.profiler.importers.sessions import domain_of
 from chunkfit.tables.domain import Domain
@@ -47,7 +47,7 @@ def load(folder: Path, *, quick: bool = False) -> list[DataSet]:
 
 
 def made_of(
-    name: str, group: str, samples: Sequence[Sample], aggregation: str, split: SampleSplit = "points"
+    name: str, group: str, samples: Sequence[LoggedIteration], aggregation: str, split: SampleSplit = "points"
 ) -> DataSet:
     """Rows of one batch (n, k, c, u) are one point; in a log by time every row is one, as `chunkfit ingest` has it."""
     points = np.asarray([(s.n, s.k, s.c, s.u) for s in samples], dtype=np.int64)
@@ -79,7 +79,7 @@ def _splitwise(path: Path) -> list[DataSet]:
             samples = []
             for r in mine:
                 k = int(r["prompt_size"]) + (int(r["token_size"]) // 2 if phase == "token" else 0)
-                samples.append(Sample.of_totals(int(r["batch_size"]), k, 0, 0, float(r[f"{phase}_time"])))
+                samples.append(LoggedIteration.of_totals(int(r["batch_size"]), k, 0, 0, float(r[f"{phase}_time"])))
             name = f"splitwise-{phase}-{model}-tp{degree}"
             sets.append(
                 made_of(

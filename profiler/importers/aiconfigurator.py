@@ -15,7 +15,7 @@ from ...files.record import LeftOut, Record
 from ...files.record_files import json_document, parquet_records
 from ...tables.fingerprint import Fingerprint
 from .mapping import selected, where_text
-from .samples import Imported, LogFormat, ReadOptions, Sample, UnreadColumns
+from .samples import Imported, LogFormat, LoggedIteration, ReadOptions, UnreadColumns
 
 SCHEMA = "aic_fpm_forward_perf"
 POLICIES = {"dynamo_native_single_sample_v1": "iteration"}
@@ -31,7 +31,7 @@ IDENTITY = (
 def read(path: str, options: ReadOptions, left_out: LeftOut) -> Imported:
     """Raises UsageError, LogFormatError, MissingExtraError."""
     unread = UnreadColumns((*WORK, *IDENTITY, *options.where))
-    samples: list[Sample] = []
+    samples: list[LoggedIteration] = []
     first: Record | None = None
     for record in parquet_records(path, left_out):
         if not selected(record, options.where):
@@ -50,17 +50,17 @@ def read(path: str, options: ReadOptions, left_out: LeftOut) -> Imported:
     return Imported(samples, _aggregation(path), known, unread.shown())
 
 
-def _sample(record: Record) -> Sample:
+def _sample(record: Record) -> LoggedIteration:
     kind = record.text("workload_kind")
     requests, kv = record.whole("batch_size", 1), record.whole("total_kv_read_tokens")
     latency_ms = record.duration_ms("latency_ms", "ms")
     if kind == "prefill":
         tokens = record.whole("total_prefill_tokens", 1)
-        return Sample.of_totals(0, 0, tokens, kv, latency_ms, chunks=requests)
+        return LoggedIteration.of_totals(0, 0, tokens, kv, latency_ms, chunks=requests)
     if kind == "decode":
         if record.whole("total_prefill_tokens"):
             raise record.wrong("total_prefill_tokens", "0 in a decode pass")
-        return Sample.of_totals(requests, max(1, -(-kv // requests)), 0, 0, latency_ms)
+        return LoggedIteration.of_totals(requests, max(1, -(-kv // requests)), 0, 0, latency_ms)
     raise record.wrong("workload_kind", "prefill or decode")
 
 

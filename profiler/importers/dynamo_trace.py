@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from ...files.record import LeftOut, Record
 from ...files.record_files import json_lines
-from .samples import Imported, LogFormat, ReadOptions, Sample
+from .samples import Imported, LogFormat, LoggedIteration, ReadOptions
 
 SCHEMA = "dynamo.fpm.trace.v1"
 VERSION = 1
@@ -19,7 +19,7 @@ VERSION = 1
 
 def read(path: str, options: ReadOptions, left_out: LeftOut) -> Imported:
     """A pass a line, in the order they were observed. Raises UsageError, LogFormatError."""
-    samples: list[Sample] = []
+    samples: list[LoggedIteration] = []
     for record in json_lines(path, left_out):
         event = record.within("event") if "event" in record.values else record
         if "schema" in event.values and event.values["schema"] != SCHEMA:
@@ -33,7 +33,7 @@ def read(path: str, options: ReadOptions, left_out: LeftOut) -> Imported:
     return Imported(samples, "iteration")
 
 
-def _sample(metrics: Record, observed_s: float, left_out: LeftOut) -> Sample | None:
+def _sample(metrics: Record, observed_s: float, left_out: LeftOut) -> LoggedIteration | None:
     if metrics.values.get("version") != VERSION:
         raise metrics.wrong("version", str(VERSION))
     work = metrics.within("scheduled_requests")
@@ -50,7 +50,7 @@ def _sample(metrics: Record, observed_s: float, left_out: LeftOut) -> Sample | N
         return None
     latency_ms = metrics.duration_ms("wall_time", "s")
     k = max(1, -(-context // n)) if n else 0
-    return Sample.of_totals(n, k, c, prefix, latency_ms, unequal=unequal, chunks=chunks, started_s=observed_s)
+    return LoggedIteration.of_totals(n, k, c, prefix, latency_ms, unequal=unequal, chunks=chunks, started_s=observed_s)
 
 
 FORMAT = LogFormat(read, "NVIDIA Dynamo's forward-pass metrics trace (dynamo.fpm.trace.v1)", split="time")

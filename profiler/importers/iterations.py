@@ -12,7 +12,7 @@ from __future__ import annotations
 from ...files.record import LeftOut, Record, is_whole
 from ...files.record_files import json_lines
 from ...tables.batch import Batch
-from .samples import Imported, LogFormat, ReadOptions, Sample, UnreadColumns
+from .samples import Imported, LogFormat, LoggedIteration, ReadOptions, UnreadColumns
 
 COLUMNS = ("decode_contexts", "chunks", "latency_ms", "time_s")
 
@@ -20,7 +20,7 @@ COLUMNS = ("decode_contexts", "chunks", "latency_ms", "time_s")
 def read(path: str, options: ReadOptions, left_out: LeftOut) -> Imported:
     """Totals by the rule of `Batch.point`. Raises UsageError, LogFormatError."""
     unread = UnreadColumns(COLUMNS)
-    samples: list[Sample] = []
+    samples: list[LoggedIteration] = []
     timed = None
     for record in json_lines(path, left_out):
         if timed is None:
@@ -33,14 +33,14 @@ def read(path: str, options: ReadOptions, left_out: LeftOut) -> Imported:
     return Imported(samples, "iteration", unread=unread.shown())
 
 
-def sample_of(record: Record, started_s: float, left_out: LeftOut) -> Sample | None:
+def sample_of(record: Record, started_s: float, left_out: LeftOut) -> LoggedIteration | None:
     """The iteration of a line; an empty one is left out. Raises LogFormatError."""
     batch = _batch(record)
     latency_ms = record.duration_ms("latency_ms", "ms")
     if batch is None:
         left_out.add("neither decodes nor chunks", record.place)
         return None
-    return Sample.of_batch(batch, latency_ms, started_s)
+    return LoggedIteration.of_batch(batch, latency_ms, started_s)
 
 
 def _batch(record: Record) -> Batch | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from ...files.record import LeftOut
 from ...files.record_files import csv_records
 from ...tables.fingerprint import Fingerprint
-from .samples import Imported, LogFormat, ReadOptions, Sample, UnreadColumns
+from .samples import Imported, LogFormat, LoggedIteration, ReadOptions, UnreadColumns
 
 COLUMNS = ("prefill_chunk", "kv_prefill", "n_decode", "kv_decode", "time_us")
 ENGINE = "vllm: the attention operator of one layer"
@@ -26,7 +26,7 @@ def read(path: str, options: ReadOptions, left_out: LeftOut) -> Imported:
         k = record.whole("kv_decode", 1 if n else 0)
         latency_ms = record.duration_ms("time_us", "us")
         if n + c:
-            samples.append(Sample.of_totals(n, k, c, u, latency_ms))
+            samples.append(LoggedIteration.of_totals(n, k, c, u, latency_ms))
         else:
             left_out.add("neither decodes nor chunk tokens", record.place)
     return Imported(samples, "mean:3", Fingerprint(engine=ENGINE), unread.shown())

@@ -14,7 +14,7 @@ from ...files.record import LeftOut, Record
 from ...files.record_files import json_document, json_items
 from ...tables.fingerprint import Fingerprint
 from .mapping import parse_number
-from .samples import Imported, LogFormat, ReadOptions, Sample, UnreadColumns
+from .samples import Imported, LogFormat, LoggedIteration, ReadOptions, UnreadColumns
 
 GRID_COLUMNS = ("num_decode", "num_prefill", "prefill_chunk_size", "decode_context_len", "total_tokens", "mean_time_ms")
 LIVE_COLUMNS = ("timestamp", "prefill_tokens", "decode_tokens", "total_tokens", "num_scheduled_reqs")
@@ -37,7 +37,7 @@ def read_grid(path: str, options: ReadOptions, left_out: LeftOut) -> Imported:
         if n + c > budget:
             left_out.add(f"above the engine's budget of {budget:,} tokens: another batch was timed", record.place)
         elif n + c:
-            samples.append(Sample.of_totals(n, k, c, 0, latency_ms, chunks=chunks))
+            samples.append(LoggedIteration.of_totals(n, k, c, 0, latency_ms, chunks=chunks))
         else:
             left_out.add("nothing scheduled", record.place)
     known = Fingerprint(
@@ -54,7 +54,7 @@ def read_live(path: str, options: ReadOptions, left_out: LeftOut) -> Imported:
     k, u = parse_number("k", options.mapping["k"], 1), parse_number("u", options.mapping["u"])
     calls = json_items(json_document(path), "stats")
     unread = UnreadColumns(LIVE_COLUMNS)
-    samples: list[Sample] = []
+    samples: list[LoggedIteration] = []
     for index, call in enumerate(calls):
         unread.see(call)
         n, c = call.whole("decode_tokens"), call.whole("prefill_tokens")
@@ -69,7 +69,7 @@ def read_live(path: str, options: ReadOptions, left_out: LeftOut) -> Imported:
             if not seconds > 0:
                 raise calls[index + 1].wrong("timestamp", f"later than {call.place} ({started_s})")
             chunks = call.whole("num_scheduled_reqs", n) - n
-            samples.append(Sample.of_totals(n, k, c, u, 1000 * seconds, chunks=chunks, started_s=started_s))
+            samples.append(LoggedIteration.of_totals(n, k, c, u, 1000 * seconds, chunks=chunks, started_s=started_s))
     return Imported(samples, "iteration", Fingerprint(engine="vllm"), unread.shown())
 
 

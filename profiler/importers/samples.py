@@ -14,7 +14,7 @@ Split = Literal["time", "points", "replicates"]
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class LoggedIteration:
     """One timed iteration (or the mean of some: `Imported.aggregation`) by the totals that a table reads.
 
     longest_tokens: the largest context, or prefix with its chunk, of one request, as far as the log says.
@@ -33,7 +33,7 @@ class Sample:
     started_s: float = 0.0
 
     @classmethod
-    def of_batch(cls, batch: Batch, latency_ms: float, started_s: float = 0.0) -> Sample:
+    def of_batch(cls, batch: Batch, latency_ms: float, started_s: float = 0.0) -> LoggedIteration:
         """Of a batch that is known request by request."""
         ends = [chunk.prefix_tokens + chunk.chunk_tokens for chunk in batch.chunks]
         return cls(
@@ -57,7 +57,7 @@ class Sample:
         unequal: bool = False,
         chunks: int = 1,
         started_s: float = 0.0,
-    ) -> Sample:
+    ) -> LoggedIteration:
         """Of totals; a context without decodes and a prefix without a chunk count as none."""
         k, u = k if n else 0, u if c else 0
         # Of several chunks the longest is not known; the mean is the least that it can be.
@@ -85,7 +85,7 @@ class Imported:
     unread: columns that were not read, with some of the values they hold.
     """
 
-    samples: Sequence[Sample]
+    samples: Sequence[LoggedIteration]
     aggregation: str
     known: Fingerprint = field(default_factory=Fingerprint)
     unread: Mapping[str, Sequence[str]] = field(default_factory=dict)

@@ -24,7 +24,7 @@ from ..columns import Columns
 from ..condition import judge
 from ..meta import SessionMeta
 from ..plan import SESSIONS
-from .samples import Sample, Split
+from .samples import LoggedIteration, Split
 
 Shares = tuple[int, int, int]
 DEFAULT_SHARES: Shares = (60, 20, 20)
@@ -96,7 +96,7 @@ def _cut(count: int, shares: Shares) -> NDArray[np.int64]:
     return session
 
 
-def columns_of(samples: Sequence[Sample], split: Split, shares: Shares, seed: int) -> Columns:
+def columns_of(samples: Sequence[LoggedIteration], split: Split, shares: Shares, seed: int) -> Columns:
     """One row per sample: sessions in their usual order, within each the order of the log.
 
     Nothing is known of the device's state. Layouts are not kept: a row stands by its totals.
@@ -151,7 +151,7 @@ def session_metas(columns: Columns) -> dict[str, SessionMeta]:
     return metas
 
 
-def domain_of(samples: Sequence[Sample]) -> Domain:
+def domain_of(samples: Sequence[LoggedIteration]) -> Domain:
     """The box of what the log holds, cut by its largest KV: nothing outside was measured."""
     return Domain(
         max_decodes=max(1, *(s.n for s in samples)),

@@ -6,7 +6,7 @@ from ...files.errors import UsageError
 from ...files.record import MS_PER_UNIT, LeftOut, Record
 from ...files.record_files import records_of
 from .mapping import Expression, parse, selected, where_text
-from .samples import Imported, LogFormat, ReadOptions, Sample, UnreadColumns
+from .samples import Imported, LogFormat, LoggedIteration, ReadOptions, UnreadColumns
 
 
 def read(path: str, options: ReadOptions, left_out: LeftOut) -> Imported:
@@ -23,7 +23,7 @@ def read(path: str, options: ReadOptions, left_out: LeftOut) -> Imported:
         raise UsageError(f"--map latency={columns['latency'].text!r}: expected a column")
     used = {column for expression in columns.values() for column in expression.columns}
     unread = UnreadColumns(used | set(options.where))
-    found: list[tuple[float, Sample]] = []
+    found: list[tuple[float, LoggedIteration]] = []
     for record in records_of(path, left_out):
         if not selected(record, options.where):
             left_out.add(f"other than {where_text(options.where)}", record.place)
@@ -38,7 +38,7 @@ def read(path: str, options: ReadOptions, left_out: LeftOut) -> Imported:
     return Imported([sample for _, sample in found], "unknown", unread=unread.shown())
 
 
-def _sample(record: Record, columns: dict[str, Expression], ms_per_unit: float) -> Sample:
+def _sample(record: Record, columns: dict[str, Expression], ms_per_unit: float) -> LoggedIteration:
     n, c = columns["n"].tokens(record), columns["c"].tokens(record)
     k = columns["k"].tokens(record, least=1, mean=True) if n else 0
     u = columns["u"].tokens(record) if c else 0
@@ -46,7 +46,7 @@ def _sample(record: Record, columns: dict[str, Expression], ms_per_unit: float) 
     if not latency_ms > 0:
         raise record.wrong(columns["latency"].columns[0], "a time above 0")
     chunks = columns["chunks"].tokens(record, least=1 if c else 0) if "chunks" in columns else 1
-    return Sample.of_totals(n, k, c, u, latency_ms, chunks=chunks)
+    return LoggedIteration.of_totals(n, k, c, u, latency_ms, chunks=chunks)
 
 
 FORMAT = LogFormat(

@@ -16,7 +16,7 @@ from ...files.record import LeftOut, Record
 from ...files.record_files import json_lines
 from ...tables.fingerprint import Fingerprint
 from .iterations import COLUMNS, sample_of
-from .samples import Imported, LogFormat, ReadOptions, Sample, UnreadColumns
+from .samples import Imported, LogFormat, LoggedIteration, ReadOptions, UnreadColumns
 
 HEADER = "chunkfit_record"  # the key that tells a file's first line
 RECORD_VERSION = 1
@@ -25,7 +25,7 @@ RECORD_VERSION = 1
 def read(path: str, options: ReadOptions, left_out: LeftOut) -> Imported:
     """Raises UsageError, LogFormatError: no header first, one of another version, or of another engine."""
     unread = UnreadColumns(COLUMNS)
-    samples: list[Sample] = []
+    samples: list[LoggedIteration] = []
     known: Fingerprint | None = None
     for record in json_lines(path, left_out):
         if HEADER in record.values or known is None:

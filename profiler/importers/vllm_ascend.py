@@ -11,7 +11,7 @@ from ...files.record import LeftOut
 from ...files.record_files import csv_records
 from ...tables.fingerprint import Fingerprint
 from .mapping import parse_number
-from .samples import Imported, LogFormat, ReadOptions, Sample, UnreadColumns
+from .samples import Imported, LogFormat, LoggedIteration, ReadOptions, UnreadColumns
 
 
 def read(path: str, options: ReadOptions, left_out: LeftOut) -> Imported:
@@ -25,7 +25,7 @@ def read(path: str, options: ReadOptions, left_out: LeftOut) -> Imported:
         k = record.whole("ctx_len", 1 if n else 0)
         latency_ms = record.duration_ms("cost", "ms")
         if n + c:
-            samples.append(Sample.of_totals(n, k, c, u, latency_ms))
+            samples.append(LoggedIteration.of_totals(n, k, c, u, latency_ms))
         else:
             left_out.add("neither decodes nor chunk tokens", record.place)
     return Imported(samples, "unknown", Fingerprint(engine="vllm-ascend"), unread.shown())

@@ -15,7 +15,7 @@ from public.splits import last_part, random_mixed, random_points, random_rows, r
 from public.steps import falls
 
 from chunkfit.fitters.estimators.registry import ESTIMATORS
-from chunkfit.profiler.importers.samples import Sample
+from chunkfit.profiler.importers.samples import LoggedIteration
 from chunkfit.tables.grid import scene_of
 
 FOLDER = os.environ.get("CHUNKFIT_PUBLIC_DATA")
@@ -31,7 +31,7 @@ def grid():
     """A grid of 6 x 5 mixed batches and its two edges, each timed twice; linear, without noise."""
     decodes, chunks, k = (0, 1, 2, 4, 8, 16, 32), (0, 16, 32, 64, 128, 256), 100
     samples = [
-        Sample.of_totals(n, k, c, 0, line_ms(n, k if n else 0, c) * (1 + 1e-6 * repeat))
+        LoggedIteration.of_totals(n, k, c, 0, line_ms(n, k if n else 0, c) * (1 + 1e-6 * repeat))
         for n in decodes
         for c in chunks
         for repeat in range(2)
@@ -81,7 +81,7 @@ def test_a_peer_predicts_what_its_form_can_hold(grid, peer, percent):
 @pytest.mark.parametrize("peer", ["nearest", "linear interpolation"])
 def test_a_repeated_batch_counts_once_with_its_median(peer):
     ms = [1.0, 9.0, 1.0, 5.0, 1.0, 5.0]
-    samples = [Sample.of_totals(n, 8, c, 0, ms[i % 6]) for n in (4, 8) for c in (16, 32) for i in range(6)]
+    samples = [LoggedIteration.of_totals(n, 8, c, 0, ms[i % 6]) for n in (4, 8) for c in (16, 32) for i in range(6)]
     data = made_of("log", "live", samples, "iteration", "time")
     assert data.rows.point_count == len(samples)
     assert PEERS[peer](data.rows)(data.rows.points) == pytest.approx(3.0)
@@ -98,7 +98,7 @@ def test_parts_add_their_fixed_costs_twice(grid):
 def test_no_fold_is_asked_beyond_its_own_batches():
     """Nearest is off by 4 at most between these batches, and by 100 at the outermost where a fold has lost it."""
     times = {n: float(n) for n in (1, 2, 4, 8, 16, 32)} | {64: 3200.0}
-    data = made_of("", "", [Sample.of_totals(n, 100, 0, 0, ms) for n, ms in times.items()], "iteration")
+    data = made_of("", "", [LoggedIteration.of_totals(n, 100, 0, 0, ms) for n, ms in times.items()], "iteration")
     held = data.rows.points[:, 0] == 8
     found = peer_prediction(PEERS["nearest"], data, held, 0)
     assert found.bounds_ms["margin"] / found.expected_ms <= 4
@@ -135,7 +135,8 @@ def test_falling_steps_and_their_evidence(grid):
     assert falls(lambda points: points.sum(axis=1).astype(float), grid.rows, 0)["decodes"][0] == 0
     assert contradictions(grid.rows) == []
     samples = [
-        Sample.of_totals(n, 512, 0, 0, ms) for n, ms in ((16, 40.0), (16, 41.0), (32, 81.0), (32, 80.0), (64, 9.0))
+        LoggedIteration.of_totals(n, 512, 0, 0, ms)
+        for n, ms in ((16, 40.0), (16, 41.0), (32, 81.0), (32, 80.0), (64, 9.0))
     ]
     assert contradictions(made_of("", "", samples, "iteration").rows) == ["n 32 -> 64 at k 512: 80.5 -> 9 ms"]
 

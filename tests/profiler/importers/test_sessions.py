@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from chunkfit.files.errors import UsageError
-from chunkfit.profiler.importers.samples import Sample
+from chunkfit.profiler.importers.samples import LoggedIteration
 from chunkfit.profiler.importers.sessions import (
     by_points,
     by_replicates,
@@ -20,7 +20,7 @@ def samples():
     """3 repeats of 100 points, the repeats one after the other; the latency is the place in the log."""
     rng = np.random.default_rng(0)
     points = [(int(n), 64 if n else 0, int(c), 0) for n, c in zip(rng.integers(0, 20, 100), range(1, 101), strict=True)]
-    return [Sample.of_totals(*points[i % 100], latency_ms=i + 1.0) for i in range(300)]
+    return [LoggedIteration.of_totals(*points[i % 100], latency_ms=i + 1.0) for i in range(300)]
 
 
 def test_by_time_the_past_answers_for_the_future(samples):
@@ -85,9 +85,9 @@ def test_replicates_are_shared_out_by_the_shares_and_one_each_at_least():
 
 def test_the_domain_is_what_the_log_holds():
     samples = [
-        Sample.of_totals(64, 100, 0, 0, 1.0),
-        Sample.of_totals(2, 1000, 256, 512, 1.0),
-        Sample.of_totals(0, 7, 900, 600, 1.0, chunks=3),
+        LoggedIteration.of_totals(64, 100, 0, 0, 1.0),
+        LoggedIteration.of_totals(2, 1000, 256, 512, 1.0),
+        LoggedIteration.of_totals(0, 7, 900, 600, 1.0, chunks=3),
     ]
     domain = domain_of(samples)
     assert (domain.max_decodes, domain.max_context_tokens) == (64, 1000)
