@@ -7,6 +7,8 @@ or the result is inconclusive. (0 is done and 130 interrupted.)
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 
 class ChunkfitError(Exception):
     """Base of all errors raised on purpose; `exit_code` is what the command line ends with."""
@@ -84,3 +86,16 @@ class StorageError(ChunkfitError):
     """A path that cannot be written: full disk, missing permission."""
 
     exit_code = 3
+
+
+def message_of(error: ChunkfitError) -> dict[str, str]:
+    """An error as a process tells it to its parent."""
+    return {"error": type(error).__name__, "message": str(error)}
+
+
+def error_of(message: Mapping[str, str]) -> ChunkfitError:
+    """The error that `message_of` made this of; a ChunkfitError for a class of another release."""
+    kind = globals().get(message["error"])
+    if not (isinstance(kind, type) and issubclass(kind, ChunkfitError)):
+        kind = ChunkfitError
+    return kind(message["message"])

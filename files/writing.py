@@ -35,13 +35,6 @@ def write_atomically(path: str | PathLike[str], data: bytes) -> None:
             Path(name).unlink()
 
 
-def append(descriptor: int, data: bytes) -> None:
-    """All of `data` at the end of an open file, on the disk when this returns. Raises OSError."""
-    while data:
-        data = data[os.write(descriptor, data) :]
-    os.fsync(descriptor)
-
-
 def make_folder(path: str | PathLike[str]) -> None:
     """`path` and what it lies in, where they are not there. Raises StorageError."""
     try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import time
 from collections.abc import Iterator, Sequence
@@ -12,14 +11,8 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from ..files.errors import (
-    ChunkfitError,
-    FingerprintMismatchError,
-    ProfileFormatError,
-    StorageError,
-    UsageError,
-)
-from ..files.writing import append
+from ..files.errors import FingerprintMismatchError, ProfileFormatError, UsageError
+from ..files.jsonl import LockedLines, open_locked
 from ..tables.fingerprint import Fingerprint, Severity, differences
 from .condition import Condition
 from .devices.base import Sample
@@ -39,15 +32,16 @@ from .plan import PlanPoint, Session, SweepPlan
 
 # A measuring process whose parent was killed finishes its point and goes: a resume may wait for that.
 LOCK_PATIENCE_S = 5.0
+ADVICE = "expected a writable file and free space: what was measured before is kept; make room and resume"
 
 
 class JournalWriter:
     """An open, locked journal and what it held when it was opened. Made by `open_journal`."""
 
-    def __init__(self, path: Path, descriptor: int, header: Header, contents: JournalContents) -> None:
-        self.path = path
+    def __init__(self, lines: LockedLines, header: Header, contents: JournalContents) -> None:
+        self.path = lines.path
         self.contents = contents
-        self._descriptor = descriptor
+        self._lines = lines
         self._header = header
 
     def now(self) -> float:
@@ -106,7 +100,7 @@ class JournalWriter:
         self._append(End(session=session, ended_s=self.now(), complete=complete))
 
     def _append(self, line: Line) -> None:
-        _write(self._descriptor, self.path, line)
+        self._lines.append(line.model_dump_json())
 
 
 @contextmanager
@@ -119,23 +113,23 @@ def open_journal(
     something else, ProfileFormatError when it is damaged, StorageError when it cannot be written,
     ChunkfitError naming the process when another one is writing it.
     """
-    try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
-    except OSError as error:
-        raise _cannot_write(path, error) from error
-    try:
-        _lock(descriptor, path, patience_s)
+
+    def busy() -> str:
+        return (
+            f"is being written by {_holder(path)}; expected no other measurement there: wait for it, stop it, or "
+            "choose another output"
+        )
+
+    with open_locked(path, ADVICE, busy, patience_s=patience_s) as lines:
         contents = parse_journal(path.read_bytes(), str(path))
         header = contents.header
-        os.ftruncate(descriptor, contents.intact_bytes)
+        lines.keep(contents.intact_bytes)
         if header is None:
             header = Header(plan_sha256=plan.sha256(), fingerprint=fingerprint, started_unix=time.time(), plan=plan)
-            _write(descriptor, path, header)
+            lines.append(header.model_dump_json())
         require_plan(header, plan, path)
         _require_fingerprint(header.fingerprint, fingerprint, path)
-        yield JournalWriter(path, descriptor, header, contents)
-    finally:
-        os.close(descriptor)  # lets go of the lock too
+        yield JournalWriter(lines, header, contents)
 
 
 def require_plan(header: Header, plan: SweepPlan, path: Path) -> None:
@@ -160,39 +154,8 @@ def _require_fingerprint(journal: Fingerprint, here: Fingerprint, path: Path) ->
         )
 
 
-def _lock(descriptor: int, path: Path, patience_s: float) -> None:
-    until = time.monotonic() + patience_s
-    while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
-        except OSError as error:
-            if not isinstance(error, BlockingIOError):
-                raise _cannot_write(path, error) from error
-            if time.monotonic() >= until:
-                raise ChunkfitError(
-                    f"{path}: is being written by {_holder(path)}; expected no other measurement there: wait for "
-                    "it, stop it, or choose another output"
-                ) from None
-            time.sleep(0.05)
-
-
 def _holder(path: Path) -> str:
     """The process that wrote the last `start`; a torn read while it writes changes nothing here."""
     lines = parse_journal(path.read_bytes(), str(path)).lines
     pids = [line.pid for line in lines if isinstance(line, Start)]
     return f"process {pids[-1]}" if pids else "another process"
-
-
-def _write(descriptor: int, path: Path, line: Header | Line) -> None:
-    try:
-        append(descriptor, line.model_dump_json().encode() + b"\n")
-    except OSError as error:
-        raise _cannot_write(path, error) from error
-
-
-def _cannot_write(path: Path, error: OSError) -> StorageError:
-    return StorageError(
-        f"{path}: cannot be written ({error.strerror or error}); expected a writable file and free space: what "
-        "was measured before is kept; make room and resume"
-    )

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..files.errors import ChunkfitError, DeviceMemoryError
+from ..files.errors import ChunkfitError, DeviceMemoryError, message_of
 from .cost import CostModel, session_deadline, usual_work
 from .devices import open_device
 from .devices.base import Device
@@ -98,7 +98,7 @@ def main(arguments: Sequence[str], open_for: Opener = open_requested) -> int:
 
         return serve(request, lambda event: tell(event.model_dump_json()), ask, open_for)
     except ChunkfitError as error:
-        tell(json.dumps({"error": type(error).__name__, "message": str(error)}))
+        tell(json.dumps(message_of(error)))
         return error.exit_code
     except KeyboardInterrupt:
         return 130

@@ -14,8 +14,7 @@ from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import IO
 
-from ..files import errors
-from ..files.errors import ChunkfitError, DeviceUnavailableError, StorageError, UsageError
+from ..files.errors import ChunkfitError, DeviceUnavailableError, StorageError, UsageError, error_of
 from ..files.writing import make_folder
 from ..tables.predictor import Predictor
 from .assemble import Measured, SessionClock, build_profile
@@ -175,7 +174,7 @@ def _run_process(request: SessionRequest, choose: Callable[[], Choice]) -> Gener
                     for line in process.stdout:
                         message = json.loads(line)
                         if "error" in message:
-                            failure = _error_of(message)
+                            failure = error_of(message)
                         elif "wanted" in message:
                             choice = choose()
                             with contextlib.suppress(BrokenPipeError):  # its time was up
@@ -219,12 +218,6 @@ def _interrupt(process: subprocess.Popen[bytes]) -> None:
         process.wait(INTERRUPT_PATIENCE_S)
     except subprocess.TimeoutExpired:
         process.kill()
-
-
-def _error_of(message: dict[str, str]) -> ChunkfitError:
-    kind = getattr(errors, message["error"], ChunkfitError)
-    error: ChunkfitError = kind(message["message"])
-    return error
 
 
 def _unexplained(request: SessionRequest, code: int, said: IO[bytes]) -> ChunkfitError:

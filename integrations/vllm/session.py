@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from ...files.errors import ChunkfitError
+from ...files.errors import ChunkfitError, message_of
 from ...profiler.devices.base import Device
 from ...profiler.messages import SessionRequest
 from ...profiler.session import main as run_session
@@ -31,8 +31,8 @@ def tell_facts(model: str, arguments: Sequence[str]) -> int:
     out = os.dup(1)
     os.dup2(2, 1)  # vLLM logs to stdout
 
-    def tell(said: dict[str, object]) -> None:
-        os.write(out, json.dumps(said).encode() + b"\n")
+    def tell(answer: Mapping[str, object]) -> None:
+        os.write(out, json.dumps(answer).encode() + b"\n")
 
     try:
         from .device import open_engine
@@ -41,7 +41,7 @@ def tell_facts(model: str, arguments: Sequence[str]) -> int:
         engine = open_engine(model, arguments)  # kept: its end forgets the number of KV blocks
         tell(facts_of(engine.vllm_config))
     except ChunkfitError as error:
-        tell({"error": type(error).__name__, "message": str(error)})
+        tell(message_of(error))
         return error.exit_code
     return 0
 

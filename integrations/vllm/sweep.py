@@ -8,8 +8,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
-from ...files import errors
-from ...files.errors import ChunkfitError, DeviceUnavailableError, MissingExtraError
+from ...files.errors import DeviceUnavailableError, MissingExtraError, error_of
 from ...files.strict import Frozen
 from ...tables.domain import Domain
 from ...tables.fingerprint import Fingerprint
@@ -40,15 +39,13 @@ def engine_facts(model: str, arguments: Sequence[str]) -> EngineFacts:
     command = [sys.executable, "-P", "-m", SESSION_MODULE, "--facts", model, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     try:
-        said = json.loads(done.stdout)
+        answer = json.loads(done.stdout)
     except ValueError:
         tail = " | ".join(done.stderr.strip().splitlines()[-3:]) or "it said nothing"
         raise DeviceUnavailableError(
             f"vLLM with model {model} did not start (exit code {done.returncode}: {tail}); expected an engine that "
             "serves with these arguments: try them with `vllm serve`"
         ) from None
-    if "error" in said:
-        kind = getattr(errors, said["error"], ChunkfitError)
-        failure: ChunkfitError = kind(said["message"])
-        raise failure
+    if "error" in answer:
+        raise error_of(answer)
     return EngineFacts.model_validate_json(done.stdout)

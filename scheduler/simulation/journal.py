@@ -6,30 +6,31 @@ by a kill can only be the last; it is dropped. Anything else that does not read 
 
 from __future__ import annotations
 
-import fcntl
-import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Literal
 
 from pydantic import ValidationError
 
-from ...files.errors import ChunkfitError, RunReportError, StorageError, UsageError
+from ...files.errors import RunReportError, UsageError
+from ...files.jsonl import LockedLines, open_locked
 from ...files.strict import Sha256, Strict, findings
-from ...files.writing import append
 from ..compiled import sources_digest
 from ..run_report import RunReport
 from .cell import Cell
 
+ADVICE = "what was played before is kept: free space, then --resume"
+BUSY = "another process is writing it; expected no other study there: wait for it or choose another --out"
 
-class Header(Strict):
+
+class StudyHeader(Strict):
     format: Literal["chunkfit.study"] = "chunkfit.study"
     journal_version: Literal[1] = 1
     sources_sha256: Sha256
 
 
-class Line(Strict):
+class StudyCell(Strict):
     cell: Cell
     report: RunReport
 
@@ -37,13 +38,13 @@ class Line(Strict):
 class Journal:
     """An open file and the reports that it holds. Made by `open_journal`."""
 
-    def __init__(self, path: Path, descriptor: int, reports: dict[Cell, RunReport]) -> None:
+    def __init__(self, lines: LockedLines, reports: dict[Cell, RunReport]) -> None:
         self.reports = reports
-        self._path, self._descriptor = path, descriptor
+        self._lines = lines
 
     def add(self, cell: Cell, report: RunReport) -> None:
         """On disk when this returns. Raises StorageError."""
-        _append(self._descriptor, self._path, Line(cell=cell, report=report))
+        self._lines.append(StudyCell(cell=cell, report=report).model_dump_json())
 
 
 @contextmanager
@@ -53,21 +54,11 @@ def open_journal(path: Path, *, resume: bool, overwrite: bool) -> Iterator[Journ
     Raises UsageError where there is one and neither option says what to do with it, or where other sources wrote it;
     RunReportError naming the line for damage; StorageError where it cannot be written.
     """
-    try:
+    with suppress(OSError):  # opening the file says what is wrong
         path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
-    except OSError as error:
-        raise _cannot_write(path, error) from error
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise ChunkfitError(
-                f"{path}: another process is writing it; expected no other study there: wait for it or choose another "
-                "--out"
-            ) from None
-        data = path.read_bytes()
-        if data not in (b"", _bytes(Header(sources_sha256=sources_digest()))) and not (resume or overwrite):
+    with open_locked(path, ADVICE, lambda: BUSY) as lines:
+        data, first = path.read_bytes(), StudyHeader(sources_sha256=sources_digest()).model_dump_json()
+        if data not in (b"", first.encode() + b"\n") and not (resume or overwrite):
             raise UsageError(
                 f"{path}: there is a study already; expected a new place: --resume to go on with it, --overwrite to "
                 "replace it, or another --out"
@@ -75,29 +66,27 @@ def open_journal(path: Path, *, resume: bool, overwrite: bool) -> Iterator[Journ
         data = b"" if overwrite else data
         intact = data.rfind(b"\n") + 1
         header, reports = _read(data[:intact], path)
-        os.ftruncate(descriptor, intact)
+        lines.keep(intact)
         if header is None:
-            _append(descriptor, path, Header(sources_sha256=sources_digest()))
+            lines.append(first)
         elif header.sources_sha256 != sources_digest():
             raise UsageError(
                 f"{path}: was begun by other sources of the scheduler ({header.sources_sha256[:12]}, here "
                 f"{sources_digest()[:12]}); expected the same, or its reports cannot be compared: go on with the "
                 "release that began it, or --overwrite"
             )
-        yield Journal(path, descriptor, reports)
-    finally:
-        os.close(descriptor)
+        yield Journal(lines, reports)
 
 
-def _read(data: bytes, path: Path) -> tuple[Header | None, dict[Cell, RunReport]]:
-    header: Header | None = None
+def _read(data: bytes, path: Path) -> tuple[StudyHeader | None, dict[Cell, RunReport]]:
+    header: StudyHeader | None = None
     reports: dict[Cell, RunReport] = {}
     for number, text in enumerate(data.splitlines(), 1):
         try:
             if number == 1:
-                header = Header.model_validate_json(text)
+                header = StudyHeader.model_validate_json(text)
             else:
-                line = Line.model_validate_json(text)
+                line = StudyCell.model_validate_json(text)
                 reports[line.cell] = line.report
         except ValidationError as error:
             raise RunReportError(
@@ -105,21 +94,3 @@ def _read(data: bytes, path: Path) -> tuple[Header | None, dict[Cell, RunReport]
                 "--overwrite it"
             ) from error
     return header, reports
-
-
-def _bytes(line: Header | Line) -> bytes:
-    return line.model_dump_json().encode() + b"\n"
-
-
-def _append(descriptor: int, path: Path, line: Header | Line) -> None:
-    try:
-        append(descriptor, _bytes(line))
-    except OSError as error:
-        raise _cannot_write(path, error) from error
-
-
-def _cannot_write(path: Path, error: OSError) -> StorageError:
-    return StorageError(
-        f"{path}: cannot be written ({error.strerror or error}); what was played before is kept: free space, then "
-        "--resume"
-    )
