@@ -13,7 +13,7 @@ from .output import JsonFlag, emit_data
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from ..files.record import LeftOut, Record
+    from ..files.records import Record, SkippedRows
     from ..profiler.importers.mapping import Expression
     from ..scheduler.diagnose import Symptom
     from ..scheduler.run_report import RunReport
@@ -51,14 +51,14 @@ def diagnose(
     Example: chunkfit diagnose study/run --tpot 25ms
     """
     from ..files.errors import UsageError
-    from ..files.record import LeftOut
+    from ..files.records import SkippedRows
     from ..profiler.importers.mapping import pairs
     from ..scheduler.diagnose import diagnose as judge
     from ..scheduler.diagnose import of_log
     from ..scheduler.run_files import iterations_of, requests_of
     from .output import escape
 
-    left_out = LeftOut()
+    left_out = SkippedRows()
     iterations_file, requests_file, report = _files(run, requests)
     columns, chosen, used = _columns(mapping), pairs(where, "--where"), set[str]()
     log = iterations_of(_records(iterations_file, columns, chosen, used, left_out))
@@ -122,11 +122,10 @@ def _columns(mapping: str) -> dict[str, Expression]:
 
 
 def _records(
-    path: Path, columns: dict[str, Expression], where: dict[str, str], used: set[str], left_out: LeftOut
+    path: Path, columns: dict[str, Expression], where: dict[str, str], used: set[str], left_out: SkippedRows
 ) -> Iterator[Record]:
     """Rows that are asked for, with the mapped columns that they have in place; `used` gets their names."""
-    from ..files.record import Record
-    from ..files.record_files import records_of
+    from ..files.records import Record, records_of
     from ..profiler.importers.mapping import selected
 
     for record in records_of(str(path), left_out):

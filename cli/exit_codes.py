@@ -17,7 +17,6 @@ EXTRA_OF = {
     "pyarrow": "fit",
     "statsmodels": "fit",
     "lightgbm": "fit",
-    "pandas": "fit",
     "matplotlib": "plot",
 }
 INTERRUPTED = 130

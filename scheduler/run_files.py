@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..files.errors import LogFormatError
-from ..files.record import Record
+from ..files.records import Record
 from ..files.writing import cannot_write, write_atomically
 from .dtypes import ITERATION, RESULT
 from .run_report import RunReport

@@ -11,7 +11,7 @@ import numpy as np
 
 from chunkfit.fitters.rows import Rows
 from chunkfit.profiler.importers.registry import log_format
-from chunkfit.profiler.importers.samples import LeftOut, LoggedIteration, ReadOptions
+from chunkfit.profiler.importers.samples import LoggedIteration, ReadOptions, SkippedRows
 from chunkfit.profiler.importers.samples import Split as SampleSplit
 from chunkfit.profiler.importers.sessions import domain_of
 from chunkfit.tables.domain import Domain
@@ -59,7 +59,7 @@ def made_of(
 
 def _imported(name: str, group: str, form: str, path: Path, options: ReadOptions) -> DataSet:
     format_ = log_format(form, options)
-    found = format_.read(str(path), options, LeftOut())
+    found = format_.read(str(path), options, SkippedRows())
     return made_of(name, group, found.samples, found.aggregation, format_.split)
 
 

@@ -11,8 +11,7 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from ...files.record import LeftOut, Record
-from ...files.record_files import json_document, parquet_records
+from ...files.records import Record, SkippedRows, json_document, parquet_records
 from ...tables.fingerprint import Fingerprint
 from .mapping import selected, where_text
 from .samples import Imported, LogFormat, LoggedIteration, ReadOptions, UnreadColumns
@@ -28,7 +27,7 @@ IDENTITY = (
 )
 
 
-def read(path: str, options: ReadOptions, left_out: LeftOut) -> Imported:
+def read(path: str, options: ReadOptions, left_out: SkippedRows) -> Imported:
     """Raises UsageError, LogFormatError, MissingExtraError."""
     unread = UnreadColumns((*WORK, *IDENTITY, *options.where))
     samples: list[LoggedIteration] = []

@@ -9,15 +9,14 @@ payload. Passes of several workers and ranks are taken as passes of one engine e
 
 from __future__ import annotations
 
-from ...files.record import LeftOut, Record
-from ...files.record_files import json_lines
+from ...files.records import Record, SkippedRows, json_lines
 from .samples import Imported, LogFormat, LoggedIteration, ReadOptions
 
 SCHEMA = "dynamo.fpm.trace.v1"
 VERSION = 1
 
 
-def read(path: str, options: ReadOptions, left_out: LeftOut) -> Imported:
+def read(path: str, options: ReadOptions, left_out: SkippedRows) -> Imported:
     """A pass a line, in the order they were observed. Raises UsageError, LogFormatError."""
     samples: list[LoggedIteration] = []
     for record in json_lines(path, left_out):
@@ -33,7 +32,7 @@ def read(path: str, options: ReadOptions, left_out: LeftOut) -> Imported:
     return Imported(samples, "iteration")
 
 
-def _sample(metrics: Record, observed_s: float, left_out: LeftOut) -> LoggedIteration | None:
+def _sample(metrics: Record, observed_s: float, left_out: SkippedRows) -> LoggedIteration | None:
     if metrics.values.get("version") != VERSION:
         raise metrics.wrong("version", str(VERSION))
     work = metrics.within("scheduled_requests")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...files.errors import LogFormatError, UsageError
-from ...files.record import LeftOut
+from ...files.records import SkippedRows
 from ...tables.fingerprint import Fingerprint
 from ..meta import ImportedFrom, ProfileMeta, known_aggregation
 from ..profile import Profile
@@ -45,7 +45,7 @@ def ingest(
     """
     options = options or ReadOptions()
     form = log_format(name, options)
-    source, left_out = str(path), LeftOut()
+    source, left_out = str(path), SkippedRows()
     found = form.read(source, options, left_out)
     if not found.samples:
         reasons = "; ".join(left_out.lines()) or "it has no rows"

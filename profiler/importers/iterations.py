@@ -9,15 +9,14 @@ seconds by any clock; without it the lines are in the order of time.
 
 from __future__ import annotations
 
-from ...files.record import LeftOut, Record, is_whole
-from ...files.record_files import json_lines
+from ...files.records import Record, SkippedRows, is_whole, json_lines
 from ...tables.batch import Batch
 from .samples import Imported, LogFormat, LoggedIteration, ReadOptions, UnreadColumns
 
 COLUMNS = ("decode_contexts", "chunks", "latency_ms", "time_s")
 
 
-def read(path: str, options: ReadOptions, left_out: LeftOut) -> Imported:
+def read(path: str, options: ReadOptions, left_out: SkippedRows) -> Imported:
     """Totals by the rule of `Batch.point`. Raises UsageError, LogFormatError."""
     unread = UnreadColumns(COLUMNS)
     samples: list[LoggedIteration] = []
@@ -33,7 +32,7 @@ def read(path: str, options: ReadOptions, left_out: LeftOut) -> Imported:
     return Imported(samples, "iteration", unread=unread.shown())
 
 
-def sample_of(record: Record, started_s: float, left_out: LeftOut) -> LoggedIteration | None:
+def sample_of(record: Record, started_s: float, left_out: SkippedRows) -> LoggedIteration | None:
     """The iteration of a line; an empty one is left out. Raises LogFormatError."""
     batch = _batch(record)
     latency_ms = record.duration_ms("latency_ms", "ms")

@@ -6,8 +6,7 @@ so that it is never taken for one. Device and model stand in meta.yaml beside it
 
 from __future__ import annotations
 
-from ...files.record import LeftOut
-from ...files.record_files import csv_records
+from ...files.records import SkippedRows, csv_records
 from ...tables.fingerprint import Fingerprint
 from .samples import Imported, LogFormat, LoggedIteration, ReadOptions, UnreadColumns
 
@@ -15,7 +14,7 @@ COLUMNS = ("prefill_chunk", "kv_prefill", "n_decode", "kv_decode", "time_us")
 ENGINE = "vllm: the attention operator of one layer"
 
 
-def read(path: str, options: ReadOptions, left_out: LeftOut) -> Imported:
+def read(path: str, options: ReadOptions, left_out: SkippedRows) -> Imported:
     """kv_decode is the context of each decode. Raises UsageError, LogFormatError."""
     unread = UnreadColumns(COLUMNS)
     samples = []

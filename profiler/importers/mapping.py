@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from ...files.errors import LogFormatError, UsageError
-from ...files.record import MOST, Record
+from ...files.records import MOST, Record
 
 _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?")
 

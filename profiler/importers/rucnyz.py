@@ -10,8 +10,7 @@ no end: left out. The log says neither contexts nor prefixes; --map k=600,u=0 st
 
 from __future__ import annotations
 
-from ...files.record import LeftOut, Record
-from ...files.record_files import json_document, json_items
+from ...files.records import Record, SkippedRows, json_document, json_items
 from ...tables.fingerprint import Fingerprint
 from .mapping import parse_number
 from .samples import Imported, LogFormat, LoggedIteration, ReadOptions, UnreadColumns
@@ -20,7 +19,7 @@ GRID_COLUMNS = ("num_decode", "num_prefill", "prefill_chunk_size", "decode_conte
 LIVE_COLUMNS = ("timestamp", "prefill_tokens", "decode_tokens", "total_tokens", "num_scheduled_reqs")
 
 
-def read_grid(path: str, options: ReadOptions, left_out: LeftOut) -> Imported:
+def read_grid(path: str, options: ReadOptions, left_out: SkippedRows) -> Imported:
     """Raises UsageError, LogFormatError."""
     document = json_document(path)
     config = document.within("config")
@@ -49,7 +48,7 @@ def read_grid(path: str, options: ReadOptions, left_out: LeftOut) -> Imported:
     return Imported(samples, f"mean:{config.whole('num_iterations', 1)}", known, unread.shown())
 
 
-def read_live(path: str, options: ReadOptions, left_out: LeftOut) -> Imported:
+def read_live(path: str, options: ReadOptions, left_out: SkippedRows) -> Imported:
     """Raises UsageError, LogFormatError."""
     k, u = parse_number("k", options.mapping["k"], 1), parse_number("u", options.mapping["u"])
     calls = json_items(json_document(path), "stats")

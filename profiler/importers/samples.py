@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-from ...files.record import LeftOut, Record
+from ...files.records import Record, SkippedRows
 from ...tables.batch import Batch
 from ...tables.fingerprint import Fingerprint
 
@@ -92,7 +92,7 @@ class Imported:
 
 
 class Reader(Protocol):
-    def __call__(self, path: str, options: ReadOptions, left_out: LeftOut) -> Imported:
+    def __call__(self, path: str, options: ReadOptions, left_out: SkippedRows) -> Imported:
         """The samples of a file; rows that are no iteration go to `left_out`.
 
         Raises UsageError when the file cannot be opened, LogFormatError naming the place and the column of

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from ...files.errors import UsageError
-from ...files.record import MS_PER_UNIT, LeftOut, Record
-from ...files.record_files import records_of
+from ...files.records import MS_PER_UNIT, Record, SkippedRows, records_of
 from .mapping import Expression, parse, selected, where_text
 from .samples import Imported, LogFormat, LoggedIteration, ReadOptions, UnreadColumns
 
 
-def read(path: str, options: ReadOptions, left_out: LeftOut) -> Imported:
+def read(path: str, options: ReadOptions, left_out: SkippedRows) -> Imported:
     """k is not read in rows without decodes, u not in rows without chunk tokens.
 
     chunks: how many chunks c is the sum of (1 where it is not said). order: a number that grows with time;

@@ -12,8 +12,7 @@ from __future__ import annotations
 
 from pydantic import ValidationError
 
-from ...files.record import LeftOut, Record
-from ...files.record_files import json_lines
+from ...files.records import Record, SkippedRows, json_lines
 from ...tables.fingerprint import Fingerprint
 from .iterations import COLUMNS, sample_of
 from .samples import Imported, LogFormat, LoggedIteration, ReadOptions, UnreadColumns
@@ -22,7 +21,7 @@ HEADER = "chunkfit_record"  # the key that tells a file's first line
 RECORD_VERSION = 1
 
 
-def read(path: str, options: ReadOptions, left_out: LeftOut) -> Imported:
+def read(path: str, options: ReadOptions, left_out: SkippedRows) -> Imported:
     """Raises UsageError, LogFormatError: no header first, one of another version, or of another engine."""
     unread = UnreadColumns(COLUMNS)
     samples: list[LoggedIteration] = []

@@ -7,14 +7,13 @@ before the chunk nor the device; --map u=0 states the prefix.
 
 from __future__ import annotations
 
-from ...files.record import LeftOut
-from ...files.record_files import csv_records
+from ...files.records import SkippedRows, csv_records
 from ...tables.fingerprint import Fingerprint
 from .mapping import parse_number
 from .samples import Imported, LogFormat, LoggedIteration, ReadOptions, UnreadColumns
 
 
-def read(path: str, options: ReadOptions, left_out: LeftOut) -> Imported:
+def read(path: str, options: ReadOptions, left_out: SkippedRows) -> Imported:
     """Raises UsageError, LogFormatError."""
     u = parse_number("u", options.mapping["u"])
     unread = UnreadColumns(("ctx_len", "d_num", "chunk_size", "cost"))

@@ -14,8 +14,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from ...files.errors import LogFormatError, UsageError
-from ...files.record import LeftOut
-from ...files.record_files import records_of
+from ...files.records import SkippedRows, records_of
 from ...files.specs import OptionsModel, join, read_options, split_options
 from ...files.units import Share, Text, choice, factor
 from ...tables.cost_table import CostTable
@@ -115,7 +114,7 @@ def _content_name(path: str) -> str:
 
 def _ratios(path: str) -> tuple[float, ...]:
     """Raises UsageError for a file that cannot be opened, LogFormatError for rows that are no measurements."""
-    rows = records_of(path, LeftOut())
+    rows = records_of(path, SkippedRows())
     ratios = tuple(
         row.duration_ms("engine_ms", "ms") / row.duration_ms("expected_ms", "ms")
         for row in rows

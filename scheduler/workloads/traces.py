@@ -14,8 +14,7 @@ from datetime import datetime
 import numpy as np
 
 from ...files.errors import LogFormatError, UsageError
-from ...files.record import LeftOut, Record
-from ...files.record_files import json_lines, records_of
+from ...files.records import Record, SkippedRows, json_lines, records_of
 from ..dtypes import WORKLOAD
 from .laws import Application
 from .workload import Requests, Stream, empty_requests, stream
@@ -58,7 +57,7 @@ def mix(applications: Sequence[Application]) -> Source:
 
 def drawn_lengths(options: WorkloadOptions, seed: int) -> Draft:
     """Pairs of num_prefill_tokens and num_decode_tokens, drawn with replacement."""
-    left_out = LeftOut()
+    left_out = SkippedRows()
     pairs = [
         (record.whole("num_prefill_tokens", 1), record.whole("num_decode_tokens", 1))
         for record in records_of(_file(options), left_out)
@@ -73,7 +72,7 @@ def drawn_lengths(options: WorkloadOptions, seed: int) -> Draft:
 
 def azure(options: WorkloadOptions, seed: int) -> Draft:
     """Azure's LLM inference traces: TIMESTAMP, ContextTokens, GeneratedTokens."""
-    left_out = LeftOut()
+    left_out = SkippedRows()
     start: datetime | None = None
 
     def read(record: Record) -> dict[str, float]:
@@ -116,7 +115,7 @@ class PrefixCache:
 
 def mooncake(options: WorkloadOptions, seed: int) -> Draft:
     """Mooncake's traces: timestamp in ms, input_length, output_length, hash_ids of blocks of 512 tokens."""
-    left_out, cache = LeftOut(), PrefixCache(options.cache)
+    left_out, cache = SkippedRows(), PrefixCache(options.cache)
 
     def read(record: Record) -> dict[str, float]:
         prompt, blocks = record.whole("input_length", 1), record.items("hash_ids")
@@ -138,7 +137,7 @@ def mooncake(options: WorkloadOptions, seed: int) -> Draft:
 
 def requests_file(options: WorkloadOptions, seed: int) -> Draft:
     """A file whose columns are fields of WORKLOAD. Empty cells and missing columns are filled later."""
-    left_out = LeftOut()
+    left_out = SkippedRows()
     timed: bool | None = None
 
     def read(record: Record) -> dict[str, float]:

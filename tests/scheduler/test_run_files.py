@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from chunkfit.files.errors import LogFormatError, StorageError
-from chunkfit.files.record import LeftOut, Record
-from chunkfit.files.record_files import csv_records
+from chunkfit.files.records import Record, SkippedRows, csv_records
 from chunkfit.scheduler.diagnose import diagnose, of_log
 from chunkfit.scheduler.run_files import ITERATIONS, REQUESTS, iterations_of, requests_of, save_run
 from chunkfit.scheduler.simulation.cell import play, report_of
@@ -29,10 +28,10 @@ def played():
 def test_a_run_comes_back_as_it_was(played, tmp_path):
     _, requests, results, log = played
     save_run(tmp_path / "run", *played)
-    read = iterations_of(csv_records(str(tmp_path / "run" / ITERATIONS), LeftOut()))
+    read = iterations_of(csv_records(str(tmp_path / "run" / ITERATIONS), SkippedRows()))
     for name in ("start_ms", "latency_ms", "decodes", "chunk_tokens", "queued"):
         assert (read[name] == log[name]).all()
-    asked, became = requests_of(csv_records(str(tmp_path / "run" / REQUESTS), LeftOut()))
+    asked, became = requests_of(csv_records(str(tmp_path / "run" / REQUESTS), SkippedRows()))
     for name in ("arrival_ms", "prompt_tokens", "cached_tokens", "output_tokens", "tpot_ms"):
         assert (asked[name] == requests[name]).all()
     np.testing.assert_array_equal(became["first_token_ms"], results["first_token_ms"])

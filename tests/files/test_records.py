@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from chunkfit.files.record import Record
+from chunkfit.files.records import Record
 
 
 @pytest.mark.parametrize(
