@@ -102,6 +102,16 @@ def test_the_axes_are_named_once():
     assert written == ["tables/batch.py"]
 
 
+def test_no_two_classes_have_one_name():
+    places = {}
+    for folder in FOLDERS:
+        for path in sources(folder):
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.ClassDef):
+                    places.setdefault(node.name, []).append(str(path.relative_to(ROOT)))
+    assert not {name: found for name, found in places.items() if len(found) > 1}
+
+
 def run_fresh(code):
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     return done.stdout.strip()

@@ -14,7 +14,7 @@ from ...tables.cost_table import CostTable
 from ...tables.fingerprint import Fingerprint, require_same
 from ...tables.lookup import TICKS_PER_MS
 from .options import Options
-from .state import Decodes, PolicyState, Prompt, Room
+from .state import Decodes, PolicyState, PromptState, Room
 
 # Iterations outside of the measured domain from one piece of a prompt to the next, while there are decodes.
 OUTSIDE_PERIOD = 8
@@ -58,7 +58,7 @@ class Decider:
         self._state = PolicyState(self.policy, capacity)
         self._outside_in_a_row = 0
 
-    def decide(self, now: int, decodes: Decodes, prompts: Sequence[Prompt], room: Room) -> Decision:
+    def decide(self, now: int, decodes: Decodes, prompts: Sequence[PromptState], room: Room) -> Decision:
         """now: ticks at which the iteration begins."""
         state = self._state
         state.fill(now, decodes, prompts, room)
@@ -76,14 +76,14 @@ class Decider:
         """See `PolicyState.over`."""
         self._state.over(iteration_ticks, chunk_tokens)
 
-    def _least(self, prompts: Sequence[Prompt], room: Room) -> list[tuple[int, int]]:
+    def _least(self, prompts: Sequence[PromptState], room: Room) -> list[tuple[int, int]]:
         """One align of a prompt that has begun, else of the first one."""
         index = next((i for i, prompt in enumerate(prompts) if prompt.begun), 0)
         align = self.policy.options.get("align", 1)
         assert isinstance(align, int)
         return [(index, min(max(align, room.page_tokens), prompts[index].target - prompts[index].computed))]
 
-    def _bound(self, prompts: Sequence[Prompt], chosen: Sequence[tuple[int, int]]) -> float | None:
+    def _bound(self, prompts: Sequence[PromptState], chosen: Sequence[tuple[int, int]]) -> float | None:
         state: State = self._state.state
         s = state.scalars[0]
         tokens, prefix = sum(c for _, c in chosen), sum(prompts[i].computed for i, _ in chosen)
@@ -112,5 +112,5 @@ def warm_up(decider: Decider, page_tokens: int) -> None:
     """The first decision compiles; it must not be one of an engine that serves."""
     decodes = Decodes()
     decodes.add(2, 0, NEVER, 1, NEVER, 0)
-    prompt = Prompt("", 2, 0, False, 0, NEVER, NEVER, 0, 0)
+    prompt = PromptState("", 2, 0, False, 0, NEVER, NEVER, 0, 0)
     decider.decide(0, decodes, [prompt], Room(1, 2, page_tokens, 4))

@@ -21,7 +21,7 @@ from .facts import fingerprint_of
 from .followed import FollowedRequests
 from .options import TPOT, TTFT, request_target_ms
 from .recorder import RecordingScheduler
-from .state import Decodes, Prompt, Room, target_ticks, ticks
+from .state import Decodes, PromptState, Room, target_ticks, ticks
 from .work import Work
 
 logger = init_logger(__name__)
@@ -158,7 +158,7 @@ class SLOWeaveScheduler(RecordingScheduler):
                 decodes.add(context, last_token, followed.schedule, generated, followed.tpot, level(request.priority))
         return decodes
 
-    def _prompts(self) -> tuple[list[Prompt], list[Any]]:
+    def _prompts(self) -> tuple[list[PromptState], list[Any]]:
         """Begun prompts, then those who wait and can begin, in vLLM's order."""
         begun = [request for request in self.running if request.is_prefill_chunk]
         waiting = [
@@ -173,7 +173,7 @@ class SLOWeaveScheduler(RecordingScheduler):
             if not computed:
                 computed = self.kv_cache_manager.get_computed_blocks(request)[1]
             prompts.append(
-                Prompt(
+                PromptState(
                     request.request_id,
                     request.num_tokens,
                     computed,

@@ -51,7 +51,7 @@ class Decodes:
 
 
 @dataclass(frozen=True, slots=True)
-class Prompt:
+class PromptState:
     """A prompt that could get a chunk; computed: with what the prefix cache holds of it. begun: it holds KV pages."""
 
     name: str
@@ -84,7 +84,7 @@ class PolicyState:
         self.state: State = empty_state(capacity, policy.parameters(), Limits(max_running=1, pages=1))
         self._relegated: set[str] = set()
 
-    def fill(self, now: int, decodes: Decodes, prompts: Sequence[Prompt], room: Room) -> None:
+    def fill(self, now: int, decodes: Decodes, prompts: Sequence[PromptState], room: Room) -> None:
         """Everything that a decision reads, times in ticks; slots are the decodes, then the prompts.
 
         Whoever holds pages is running; a decode of several tokens counts once for each of them, so `running` less
@@ -116,7 +116,7 @@ class PolicyState:
         keys = requests["key"][n : n + len(prompts)]
         state.slots[QUEUE, : len(prompts)] = n + np.argsort(keys, kind="stable")
 
-    def decide(self, prompts: Sequence[Prompt], cost: Cost) -> tuple[int, list[tuple[int, int]]]:
+    def decide(self, prompts: Sequence[PromptState], cost: Cost) -> tuple[int, list[tuple[int, int]]]:
         """(what `policies.registry` returns, (index of a prompt, its tokens) in the order they were given)."""
         state = self.state
         code = int(decide(state, cost))

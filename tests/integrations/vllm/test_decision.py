@@ -8,7 +8,7 @@ from support.served_table import DOMAIN, served_table
 from chunkfit.files.errors import FingerprintMismatchError, TableFormatError, UsageError
 from chunkfit.integrations.vllm.decision import OUTSIDE_PERIOD, Decider, load_table, warm_up
 from chunkfit.integrations.vllm.options import Options, options_of, request_target_ms
-from chunkfit.integrations.vllm.state import Decodes, Prompt, Room
+from chunkfit.integrations.vllm.state import Decodes, PromptState, Room
 from chunkfit.scheduler.serving_state import NEVER
 from chunkfit.tables.fingerprint import Fingerprint
 from chunkfit.tables.lookup import TICKS_PER_MS
@@ -36,7 +36,7 @@ def decodes_of(contexts, tpot_ms=25.0, waited_ms=0.0):
 
 
 def prompt_of(name="p", target=5000, computed=0, begun=False, arrival_ms=0.0):
-    return Prompt(name, target, computed, begun, round(arrival_ms * TICKS_PER_MS), NEVER, NEVER, 0, 0)
+    return PromptState(name, target, computed, begun, round(arrival_ms * TICKS_PER_MS), NEVER, NEVER, 0, 0)
 
 
 @pytest.mark.parametrize("waited_ms", [0.0, 3.7])
