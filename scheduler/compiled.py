@@ -49,8 +49,9 @@ def compiled(function: Function) -> Function:
     """`function` compiled at its first call and kept on disk for the next process.
 
     numba's cache checks the file of a function, not the files of the functions that it calls: after a change of a
-    policy the simulator would run the old one. Therefore the digest of all sources is part of the stamp. Without a
-    writable folder nothing is kept.
+    policy the simulator would run the old one. Therefore the digest of all sources is part of the cache's version. The
+    version is compared before anything is unpickled: an index of another release names modules that may be gone.
+    Without a writable folder nothing is kept.
     """
     if not COMPILES:
         return function
@@ -61,7 +62,7 @@ def compiled(function: Function) -> Function:
         dispatcher = numba.njit(function)
         return dispatcher
     file = dispatcher._cache._cache_file  # type: ignore[attr-defined]
-    file._source_stamp = (_DIGEST, file._source_stamp)
+    file._version = f"{file._version} {_DIGEST}"
     return dispatcher
 
 

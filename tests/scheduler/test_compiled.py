@@ -1,5 +1,8 @@
 """The cache of compiled functions: kept for the next process, dropped when any source changed."""
 
+import pickle
+from pathlib import Path
+
 import pytest
 
 from chunkfit.scheduler import compiled
@@ -10,18 +13,33 @@ pytestmark = pytest.mark.skipif(not compiled.COMPILES, reason="nothing is compil
 
 
 @pytest.mark.parametrize("function", [decide, bound_ticks])
-def test_the_digest_of_all_sources_is_part_of_the_stamp(function):
-    digest, own = function._cache._cache_file._source_stamp
-    assert digest == compiled.sources_digest()
-    assert own  # numba's own, of the function's file
+def test_the_digest_of_all_sources_is_part_of_the_version(function):
+    assert function._cache._cache_file._version.endswith(" " + compiled.sources_digest())
 
 
 def test_a_changed_source_is_compiled_again(tmp_path):
-    """numba drops an index whose stamp differs: what `compiled` relies on."""
-    file = type(decide._cache._cache_file)(tmp_path, "f", "one")
+    """numba drops an index of another version: what `compiled` relies on."""
+    file = cache_file(tmp_path, "one")
     file.save("key", b"code")
-    assert type(file)(tmp_path, "f", "one").load("key") == b"code"
-    assert type(file)(tmp_path, "f", "two").load("key") is None
+    assert cache_file(tmp_path, "one").load("key") == b"code"
+    assert cache_file(tmp_path, "two").load("key") is None
+
+
+def test_an_index_of_another_release_is_not_unpickled(tmp_path):
+    """It may name modules that this release does not have."""
+    file = cache_file(tmp_path, "one")
+    file.save("key", b"code")
+    index = Path(file._index_path)
+    index.write_bytes(pickle.dumps("one") + b"cno_such_module\nAny\n.")
+    assert cache_file(tmp_path, "two").load("key") is None
+    with pytest.raises(ModuleNotFoundError):
+        cache_file(tmp_path, "one").load("key")
+
+
+def cache_file(folder, version):
+    file = type(decide._cache._cache_file)(folder, "f", "stamp")
+    file._version = version
+    return file
 
 
 def test_without_a_folder_for_the_cache_it_compiles_all_the_same():
