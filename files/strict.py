@@ -42,7 +42,7 @@ def findings(error: ValidationError, most: int = 1) -> str:
         if item["type"] == "value_error" and not item["loc"]:  # a check of the whole, which names its path itself
             listed.append(str(item["ctx"]["error"]))
             continue
-        value = "" if isinstance(item["input"], dict | list) else f" (found {repr(item['input'])[:80]})"
+        value = "" if isinstance(item["input"], dict | list | bytes) else f" (found {repr(item['input'])[:80]})"
         listed.append(f"{json_path(item['loc'])}: {item['msg']}{value}")
     more = error.error_count() - len(listed)
     return "; ".join(listed) + (f"; and {more} more" if more > 0 else "")
@@ -53,8 +53,10 @@ def unreadable(path: str | PathLike[str], error: OSError, expected: str) -> str:
     return f"{path}: cannot be read ({error.strerror or error}); expected {expected}: check the path"
 
 
-def read_model(path: str | PathLike[str], model: type[Model], raises: type[ChunkfitError], expected: str) -> Model:
-    """The one JSON object of a file as a model. expected: what the file should be, for messages.
+def read_model(
+    path: str | PathLike[str], model: type[Model], raises: type[ChunkfitError], expected: str, instead: str
+) -> Model:
+    """The one JSON object of a file as a model. expected: what the file should be. instead: what to do without it.
 
     Raises `raises` for a file that cannot be read, or that is not exactly of the model.
     """
@@ -65,7 +67,7 @@ def read_model(path: str | PathLike[str], model: type[Model], raises: type[Chunk
     try:
         return model.model_validate_json(data)
     except ValidationError as error:
-        raise raises(f"{path}: {findings(error)}; expected {expected}: write it again with this release") from error
+        raise raises(f"{path}: {findings(error)}; expected {expected}: {instead}") from error
 
 
 def write_model(model: BaseModel, path: str | PathLike[str]) -> None:

@@ -161,7 +161,8 @@ def scheduling_facts(decision_us: NDArray[np.float64], added: bool) -> Schedulin
 
 def load(path: str | PathLike[str]) -> RunReport:
     """Read a report. Raises RunReportError for anything that is not exactly this format."""
-    return read_model(path, RunReport, RunReportError, f"{FORMAT} version {SCHEMA_VERSION}")
+    again = "run it again, or use the release that wrote it"
+    return read_model(path, RunReport, RunReportError, f"{FORMAT} version {SCHEMA_VERSION}", again)
 
 
 _RUN = ("policy", "workload", "seed", "true_cost", "policy_cost", "criterion", "makespan_s", "group")

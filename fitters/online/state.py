@@ -53,7 +53,7 @@ def write_state(state: StateV1, path: str | PathLike[str]) -> None:
 
 def read_state(path: str | PathLike[str], table_sha256: str) -> StateV1:
     """Raises CalibrationStateError for a file that is not exactly what was written, or is of another table."""
-    state = read_model(path, StateV1, CalibrationStateError, "a saved calibration state (or start without one)")
+    state = read_model(path, StateV1, CalibrationStateError, "a saved calibration state", "start without it")
     if state.table_sha256 != table_sha256:
         raise CalibrationStateError(
             f"{path}: $.table_sha256 is {state.table_sha256[:12]}..., the table's content_sha256 is "

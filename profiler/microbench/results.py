@@ -137,4 +137,4 @@ class MicrobenchV1(Strict):
 def load(path: str | PathLike[str]) -> MicrobenchV1:
     """Read a results file. Raises ProfileFormatError for anything that is not exactly this format."""
     expected = f"results of `chunkfit microbench` ({FORMAT} version {SCHEMA_VERSION})"
-    return read_model(path, MicrobenchV1, ProfileFormatError, expected)
+    return read_model(path, MicrobenchV1, ProfileFormatError, expected, "measure again")

@@ -29,7 +29,7 @@ def test_rounds_are_shown_and_kept(command, tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--tolerance", "0.02"), "--tolerance '0.02': expected a percentage"),
+        (("--tolerance", "2"), "--tolerance '2': expected a share from 0% to 100%"),
         (("--tolerance", "200%"), "from 0% to 100%"),
         (("--traffic", "none.csv"), "none.csv: cannot be read"),
         (("--traffic", "bad.csv"), "bad.csv, line 2, column n: '4.5'"),

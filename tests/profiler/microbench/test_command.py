@@ -8,7 +8,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from chunkfit.cli.main import app
-from chunkfit.cli.microbench import _shown
+from chunkfit.cli.microbench import Benchmarked
 from chunkfit.profiler.microbench import operator_sizes
 from chunkfit.profiler.microbench.plot import save_plot
 from chunkfit.profiler.microbench.results import load
@@ -35,7 +35,7 @@ def test_it_leaves_a_file_and_a_picture(tmp_path, monkeypatch, small_sizes):
 def test_what_is_shown(measured):
     result, _ = measured
     console = Console(width=200, record=True, file=StringIO())
-    for item in _shown(result):
+    for item in Benchmarked(result, ()).shown():
         console.print(item)
     text = console.export_text()
     assert "GB/s" in text
@@ -59,7 +59,7 @@ def test_a_picture_without_a_ridge(measured, tmp_path):
         (["--device", "synthetic"], 2, "no operators"),
         (["--device", "tpu"], 2, "expected auto"),
         (["--device", "cpu", "--attention", "flash"], 2, "expected one of torch, triton"),
-        (["--device", "cpu", "--minutes", 0], 2, "more than 0"),
+        (["--device", "cpu", "--minutes", 0], 2, "a number of minutes above 0"),
         (["--device", "cpu", "--plot", "--out", "m.png"], 2, "ends in .json"),
         (["--device", "cpu", "--model", "gpt-9"], 2, "gpt-9"),
     ],
