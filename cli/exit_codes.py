@@ -17,6 +17,7 @@ EXTRA_OF = {
     "pyarrow": "fit",
     "statsmodels": "fit",
     "lightgbm": "fit",
+    "jinja2": "plot",
     "matplotlib": "plot",
 }
 INTERRUPTED = 130

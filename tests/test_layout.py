@@ -29,6 +29,7 @@ HEAVY = (
     "triton",
     "pandas",
     "matplotlib",
+    "jinja2",
     "scipy",
     "statsmodels",
     "lightgbm",

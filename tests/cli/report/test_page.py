@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 from support.browser import CHROMIUM, visit
 
-from chunkfit.cli.report import sections
 from chunkfit.cli.report.evidence import gather, misses
 from chunkfit.cli.report.figures import MOST_DOTS, thinned
-from chunkfit.cli.report.write import report_html
+from chunkfit.cli.report.write import facts, report_html
 from chunkfit.files.errors import TableFormatError, UsageError
 from chunkfit.tables.grid import to_ms
 
@@ -100,7 +99,7 @@ def test_the_first_screen_says_what_is_promised_on_which_law(html, evidence):
 
 
 def test_the_same_figure_gives_the_same_markup(evidence):
-    first, second = (sections.coverage(evidence).body for _ in range(2))
+    first, second = (facts(evidence)["coverage"]["svg"] for _ in range(2))
     assert first == second
 
 
@@ -112,7 +111,7 @@ def test_a_fitter_that_did_not_compete_and_steps_are_listed(evidence):
     options |= {"selection": {"why": "the only one", "candidates": [linear, lost]}, "steps_found": [step]}
     fitter = evidence.table.fitter.model_copy(update={"options": options})
     changed = replace(evidence, table=evidence.table.model_copy(update={"fitter": fitter}))
-    text = " ".join(Parts(sections.candidates(changed).body).text)
+    text = " ".join(Parts(report_html(changed)).text)
     assert "boosted did not compete: needs <lightgbm>" in text
     assert "257 256 to 257 12.3% 9 31 1,028" in text
 
@@ -138,7 +137,6 @@ def test_a_fallen_bound_is_named_and_drawn_all_the_same(folder, tmp_path, eviden
     (tmp_path / "fallen.json").write_text(json.dumps(content))
     # What is tested is the page, not the fit done again.
     monkeypatch.setattr("chunkfit.cli.report.evidence.repeated", lambda *_: evidence.repeat)
-    monkeypatch.setattr("chunkfit.cli.report.write.SECTIONS", (sections.curves,))
     html = report_html(gather(tmp_path / "fallen.json", folder / "profile.parquet"))
     assert "NOT VALID" in html
     assert "a batch with less work" in html
@@ -158,7 +156,7 @@ def test_other_data_is_refused(folder, imported, tmp_path):
 def test_a_log_without_sentinel_says_unknown_and_its_names_stay_text(imported):
     html = report_html(imported)
     assert "no sentinel was measured, so nothing says whether the machine was quiet" in html
-    assert "&lt;script&gt;alert(&#x27;T &amp; U&#x27;)&lt;/script&gt;" in html
+    assert "&lt;script&gt;alert(&#39;T &amp; U&#39;)&lt;/script&gt;" in html
     assert "<script" not in html
     assert "imported from log.csv" in html
     assert Parts(html).tags["svg"] == 5
