@@ -18,7 +18,7 @@ NEEDED = {
     "profile": ("torch", "pyarrow", "scipy", "pynvml"),
     "fit": ("scipy", "statsmodels", "lightgbm", "pyarrow"),
     "sim": ("numba",),
-    "plot": ("matplotlib",),
+    "plot": ("matplotlib", "jinja2"),
     "ray": ("ray",),
 }
 

@@ -11,7 +11,7 @@ import pytest
 import chunkfit
 
 ROOT = Path(chunkfit.__file__).parent
-HEAVY = ("torch", "pandas", "matplotlib", "scipy", "statsmodels", "lightgbm", "numba", "pyarrow", "sklearn")
+HEAVY = ("torch", "pandas", "matplotlib", "jinja2", "scipy", "statsmodels", "lightgbm", "numba", "pyarrow", "sklearn")
 
 
 @pytest.fixture(scope="module")
