@@ -137,7 +137,7 @@ class Batch:
         Rounded up so that a longer context never lowers it (a rounded mean would still be
         monotone, but would under-state the KV read by up to half a token per decode).
         """
-        return -(-sum(self.decode_contexts) // len(self.decode_contexts)) if self.decode_contexts else 0
+        return self.point().k
 
     @property
     def longest_context(self) -> int:
@@ -147,7 +147,7 @@ class Batch:
     @property
     def chunk_tokens(self) -> int:
         """c: prompt tokens over all chunks."""
-        return sum(chunk.chunk_tokens for chunk in self.chunks)
+        return self.point().c
 
     @property
     def prefix_tokens(self) -> int:
@@ -157,7 +157,7 @@ class Batch:
         does at least their attention work, since
         sum c_i (u_i + c_i / 2) <= c (u + c / 2); and u stays fixed while a chunk grows.
         """
-        return sum(chunk.prefix_tokens for chunk in self.chunks)
+        return self.point().u
 
     @property
     def batch_tokens(self) -> int:
@@ -170,5 +170,10 @@ class Batch:
         return sum(self.decode_contexts) + self.prefix_tokens + self.chunk_tokens
 
     def point(self) -> Point:
-        """(n, k, c, u) as the table reads it."""
-        return Point(self.decodes, self.context_tokens, self.chunk_tokens, self.prefix_tokens)
+        """(n, k, c, u) as the table reads it. The properties say what each is."""
+        contexts = self.decode_contexts
+        n, c, u = len(contexts), 0, 0
+        for chunk in self.chunks:
+            c += chunk.chunk_tokens
+            u += chunk.prefix_tokens
+        return Point(n, -(-sum(contexts) // n) if n else 0, c, u)

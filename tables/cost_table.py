@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from os import PathLike
 from typing import Any, Protocol
 
@@ -117,7 +116,8 @@ class CostTable:
                 f"scaled: bound_factor {bound_factor}, expected_factor {expected_factor}; expected whole numbers of "
                 f"1/{WEIGHT_ONE}, at least 1"
             )
-        other = copy.copy(self)
+        other = object.__new__(CostTable)
+        other.__dict__.update(self.__dict__)  # copy.copy takes 6 us of an engine's loop
         other.bound = self.bound.with_factor(bound_factor)
         other.expected = self.expected.with_factor(expected_factor)
         return other

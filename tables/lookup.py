@@ -77,7 +77,7 @@ class FlatTable(NamedTuple):
 
     def with_factor(self, factor: int) -> FlatTable:
         """The same table with another factor on every answer, in 1/4096."""
-        return self._replace(head=(self.head[0]._replace(factor=factor),))
+        return FlatTable(self.nodes, (Head(*self.head[0][:-1], factor),))  # faster than _replace: an engine's loop
 
 
 def raised(ticks: Any, factor: int) -> Any:

@@ -110,15 +110,22 @@ def test_the_order_of_work_survives(table):
 
 
 def test_observing_is_fast(table):
-    """Best of ten blocks: other work on the machine only adds."""
+    """Under four times a plain sum of 200 squares, timed in turn: 20 us where an observation takes 12.3.
+
+    A ratio, since a shared machine's own speed varies by three. Best of ten blocks: other work only adds.
+    """
     points, latency_ms = synthetic_iterations(8, 4_000)
     batches, latencies = [Batch.of(*point) for point in points.tolist()], latency_ms.tolist()
-    calibrator, clock, taken = OnlineCalibrator(table), time.perf_counter_ns, []
+    calibrator, clock, taken, plain = OnlineCalibrator(table), time.perf_counter_ns, [], []
     for batch, ms in zip(batches, latencies, strict=True):
         start = clock()
         calibrator.observe(batch, ms)
         taken.append(clock() - start)
-    assert min(np.median(np.reshape(taken, (10, 400)), axis=1)) < 20_000, "ns"
+        start = clock()
+        sum(i * i for i in range(200))
+        plain.append(clock() - start)
+    observing, summing = (np.median(np.reshape(times, (10, 400)), axis=1) for times in (taken, plain))
+    assert min(observing / summing) < 4.0
 
 
 def test_a_reader_never_sees_half_an_update(table):
