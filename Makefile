@@ -6,6 +6,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+FOLDERS := files tables planning engine profiler fitters scheduler integrations cli
 VLLM := .venv-vllm
 VLLM_VERSION := 0.32.0
 
@@ -46,8 +47,12 @@ $(VLLM)/.installed: tests/support/vllm_requirements.py
 	rm -r $(VLLM)/wheel
 	touch $@
 
-# The site in build/docs. Warnings are errors; the theme's advertisement is none.
+# The site in build/docs. Warnings are errors; the theme's advertisement is none. The docstrings are read from a copy of the
+# package alone: beside it stand environments of thousands of modules, which the reader would walk through.
 docs: $(STAMP)
+	rm -rf build/package
+	mkdir -p build/package/chunkfit
+	cp -R __init__.py $(FOLDERS) build/package/chunkfit
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir build/docs
 
 lint: $(STAMP)
@@ -55,10 +60,10 @@ lint: $(STAMP)
 	$(BIN)/ruff format --check .
 
 # Through a link named as the package is: mypy takes the name of the checkout's folder for the package, and
-# "chunkfit-main" is none. The documentation reads the docstrings through it too.
+# "chunkfit-main" is none.
 types: $(STAMP)
 	cd $(VENV)/types && ../bin/mypy --config-file chunkfit/pyproject.toml \
-		$(addprefix chunkfit/,__init__.py files tables planning engine profiler fitters scheduler integrations cli)
+		$(addprefix chunkfit/,__init__.py $(FOLDERS))
 
 format: $(STAMP)
 	$(BIN)/ruff check --fix .
