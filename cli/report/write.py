@@ -15,7 +15,7 @@ from ...tables.fingerprint import Fingerprint, severity
 from ..output import percent
 from ..table_lines import evidence_lines
 from . import figures
-from .concerns import Grade, concerns
+from .concerns import ConcernLevel, concerns
 from .curves import panels
 from .evidence import Evidence, misses
 from .gap_map import flattened
@@ -25,7 +25,12 @@ Facts = dict[str, Any]
 
 INDENT = "\u2003"
 UNKNOWN = "unknown"
-CLASS_OF = {Grade.WRONG: "bad", Grade.WARNING: "warn", Grade.UNKNOWN: "warn", Grade.NOTE: "faint"}
+CLASS_OF = {
+    ConcernLevel.WRONG: "bad",
+    ConcernLevel.WARNING: "warn",
+    ConcernLevel.UNKNOWN: "warn",
+    ConcernLevel.NOTE: "faint",
+}
 STATE = ("sm_clock_mhz", "temperature_c", "power_w")
 
 

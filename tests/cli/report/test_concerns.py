@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from chunkfit.cli.report.concerns import Grade, concerns
+from chunkfit.cli.report.concerns import ConcernLevel, concerns
 from chunkfit.profiler.condition import SentinelVerdict
 from chunkfit.tables.document import Finding
 
@@ -80,8 +80,8 @@ def test_what_is_not_certified_or_not_there_is_wrong(evidence):
 
 def test_findings_come_first(evidence):
     found = concerns(replace(evidence, findings=(Finding("checksum", "$.content_sha256", "stale"),)))
-    assert (found[0].level, found[0].text) == (Grade.WRONG, "[checksum] $.content_sha256: stale")
-    levels = [list(Grade).index(concern.level) for concern in found]
+    assert (found[0].level, found[0].text) == (ConcernLevel.WRONG, "[checksum] $.content_sha256: stale")
+    levels = [list(ConcernLevel).index(concern.level) for concern in found]
     assert levels == sorted(levels)
 
 
