@@ -13,6 +13,7 @@ from ..tables.batch import Scene
 from ..tables.closure import monotone_majorant
 from ..tables.domain import Domain
 from ..tables.grid import Axes, Ladder, Surface, nearest_ticks, ticks_up, to_ms
+from ..tables.support import Support
 from .estimators.estimator import Estimator, SceneModel
 from .estimators.registry import estimators
 from .knots import axes_for, ladder_for
@@ -29,8 +30,10 @@ TICK_ALLOWANCE = 8  # the ladder's rounding raises E by at most 4 ticks before t
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """Surfaces of every scene that has rows, and the models they came from."""
+    """Surfaces of every scene that has rows, the models they came from, and where rows were measured."""
 
+    domain: Domain
+    support: Support | None
     axes: Axes
     ladders: Mapping[Scene, Ladder]
     steps: tuple[int, ...]
@@ -73,11 +76,16 @@ class Built:
 
     def _arrays(self, bound: Mapping[Scene, Surface]) -> TableArrays:
         measured = {scene: surfaces.raw.base_measured for scene, surfaces in self.surfaces.items()}
-        return TableArrays(self.axes, self.ladders, self.expected, bound, measured)
+        return TableArrays(self.axes, self.ladders, self.expected, bound, measured, self.domain, self.support)
 
 
 def build(
-    rows: Rows, domain: Domain, known_steps: Sequence[int], fitter: str, operators: MicrobenchV1 | None = None
+    rows: Rows,
+    domain: Domain,
+    known_steps: Sequence[int],
+    fitter: str,
+    operators: MicrobenchV1 | None = None,
+    support: Support | None = None,
 ) -> tuple[Built, Selection, list[FoundStep]]:
     """The best table of `fitter` (an estimator's name, or "auto"), its selection, and the steps found in `rows`.
 
@@ -88,11 +96,18 @@ def build(
     competing = estimators(fitter, operators)
     selection = select(competing, rows, ladders_of(rows, domain, steps))
     winner = selection.winner
-    built = build_chosen(rows, domain, steps, competing[winner.name], selection.noise)
+    built = build_chosen(rows, domain, steps, competing[winner.name], selection.noise, support)
     return built, selection, new_steps
 
 
-def build_chosen(rows: Rows, domain: Domain, steps: Sequence[int], estimator: Estimator, noise: NoiseScale) -> Built:
+def build_chosen(
+    rows: Rows,
+    domain: Domain,
+    steps: Sequence[int],
+    estimator: Estimator,
+    noise: NoiseScale,
+    support: Support | None = None,
+) -> Built:
     """The table of one estimator, with known steps and a fitted noise scale. Raises FitError."""
     axes, ladders = axes_for(domain, rows.points), ladders_of(rows, domain, steps)
     models = estimator(at_most(rows, MOST_FITTED_POINTS), ladders)
@@ -101,7 +116,7 @@ def build_chosen(rows: Rows, domain: Domain, steps: Sequence[int], estimator: Es
         scene: scene_surfaces(SceneGrid(axes, scene, ladder, steps), models[scene], medians.scene(scene), noise)
         for scene, ladder in ladders.items()
     }
-    return Built(axes, ladders, tuple(steps), surfaces, models)
+    return Built(domain, support, axes, ladders, tuple(steps), surfaces, models)
 
 
 def with_found_steps(rows: Rows, domain: Domain, known: Sequence[int]) -> tuple[tuple[int, ...], list[FoundStep]]:

@@ -23,6 +23,7 @@ from .numerics import one_blas_thread
 from .rows import Rows, held_out, rows_of, shared_rows
 from .select import Selection
 from .steps import FoundStep
+from .support import in_measured_boxes, measured_support
 
 MIN_FIT_POINTS = 5  # per scene: with fewer the table has no such scene
 
@@ -66,23 +67,26 @@ def fit(
         require_same(profile.meta.fingerprint, operators.fingerprint, "profile and microbenchmarks")
     fit_rows = _usable(rows_of(profile, "fit"))
     calibrate, test = (held_out(profile, session, fit_rows.scenes()) for session in ("calibrate", "test"))
-    require_points(len(calibrate), coverage, confidence)
     drift = session_drift(shared_rows(profile), calibrate)
+    support = measured_support(profile, fit_rows, calibrate)
+    calibrate = in_measured_boxes(calibrate, support)
+    require_points(len(calibrate), coverage, confidence)
     fit_rows = centred(fit_rows, drift)
 
-    built, selection, new_steps = build(fit_rows, profile.meta.domain, profile.meta.step_totals, fitter, operators)
+    domain, known_steps = profile.meta.domain, profile.meta.step_totals
+    built, selection, new_steps = build(fit_rows, domain, known_steps, fitter, operators, support)
     margins = _calibrated(built, calibrate, coverage, confidence)
     multipliers = {scene: margin.multiplier for margin in margins for scene in margin.scenes}
     unclosed = built.unclosed(multipliers, drift.factor or 1.0)
     arrays = built.closed(unclosed)
     unequal, chunks = (pair_factor(profile, role) for role in PAIRED)
+    answered = test.where(arrays.answers(test.points))
 
     return CostTable.of(
         arrays,
         fingerprint=profile.meta.fingerprint,
         aggregation=profile.meta.aggregation,
         profile_sha256=profile_sha256,
-        domain=profile.meta.domain,
         fitter=FitterV1(
             name=selection.winner.name,
             options=_options(built.steps, new_steps, selection, fit_rows),
@@ -91,8 +95,8 @@ def fit(
         margin=_margin_parts(margins, drift, selection.noise.name, unequal, chunks),
         factors=FactorsV1(unequal_contexts=unequal.factor, several_chunks=chunks.factor, session_drift=drift.factor),
         certificate=certificate(arrays, calibrate, coverage, confidence, law_of(profile.meta)),
-        test=tested(arrays, test),
-        gap=majorant_gap(arrays, unclosed, built.surfaces, test),
+        test=tested(arrays, answered),
+        gap=majorant_gap(arrays, unclosed, built.surfaces, answered),
     )
 
 

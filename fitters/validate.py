@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ..files.errors import ChunkfitError, FitError
 from ..profiler.profile import Profile, file_sha256
-from ..tables.arrays import TableArrays
+from ..tables.arrays import TableArrays, support_document
 from ..tables.batch import Scene
 from ..tables.check import validate_file
 from ..tables.closure import read_surface
@@ -33,6 +33,7 @@ from .margin import centred, pair_factor, session_drift
 from .noise import refitted
 from .numerics import one_blas_thread
 from .rows import Rows, held_out, rows_of, shared_rows
+from .support import in_measured_boxes, measured_support
 
 RELATIVE_TOLERANCE = 1e-9  # library versions may differ in the last digits of a beta quantile
 
@@ -61,11 +62,21 @@ def evidence_findings(table: TableV1, profile_path: str | Path) -> list[Finding]
     findings += _compare(stored, fresh, "$.factors")
     try:
         calibrate, test = (held_out(profile, session, arrays.ladders) for session in ("calibrate", "test"))
-        findings += _certificate(table, arrays, calibrate, law_of(profile.meta))
-        findings += _test(table, arrays, test)
+        findings += _support(table, profile, calibrate)
+        measured = in_measured_boxes(calibrate, arrays.support)
+        findings += _certificate(table, arrays, measured, law_of(profile.meta))
+        findings += _test(table, arrays, test.where(arrays.answers(test.points)))
     except ChunkfitError as error:
         findings.append(Finding("evidence", str(profile_path), str(error)))
     return findings
+
+
+def _support(table: TableV1, profile: Profile, calibrate: Rows) -> Iterator[Finding]:
+    rows = rows_of(profile, "fit")
+    fresh = measured_support(profile, rows.where(rows.mask_of(table.scenes)), calibrate)
+    document = None if fresh is None else support_document(fresh)
+    if document != table.support:
+        yield Finding("evidence", "$.support", "differs from the boxes that the profile has rows in and around")
 
 
 def _provenance(table: TableV1, profile: Profile, path: str | Path) -> Iterator[Finding]:
@@ -154,7 +165,7 @@ def repeated(table: TableV1, profile: Profile) -> Repeat:
     rows = centred(rows.where(rows.mask_of(table.scenes)), drift)
     estimator, ladders = ESTIMATORS[name], ladders_of(rows, table.domain, steps)
     noise = refitted(scale, lambda: out_of_fold(estimator, rows, ladders))
-    built = build_chosen(rows, table.domain, steps, estimator, noise)
+    built = build_chosen(rows, table.domain, steps, estimator, noise, stored.support)
     if built.axes != stored.axes or built.ladders != stored.ladders:
         raise FitError("the table has other knots than this version makes: fit the table again with this version")
     factors = {scene: factor for scene, factor in multipliers.items() if scene is not None and factor is not None}

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from ..tables import lookup
+from ..tables import largest_chunk, lookup
 
 try:
     import numba
@@ -37,7 +37,7 @@ def sources_digest() -> str:
     """sha256 of every source that is compiled: this folder's and the look-up's."""
     here = Path(__file__).parent
     digest = hashlib.sha256()
-    for path in (*sorted(here.rglob("*.py")), Path(lookup.__file__)):
+    for path in (*sorted(here.rglob("*.py")), Path(lookup.__file__), Path(largest_chunk.__file__)):
         digest.update(path.read_bytes())
     return digest.hexdigest()
 
@@ -72,13 +72,32 @@ if COMPILES:
         lookup.locate,
         lookup.fold,
         lookup.inside,
+        lookup.surface_ticks,
+        lookup.boxes_above,
         lookup.ticks,
         lookup.bound_ticks,
-        lookup.largest_fitting,
-        lookup.largest_of_equal,
-        lookup.largest_chunk,
+        largest_chunk.largest_fitting,
+        largest_chunk.largest_on_surface,
+        largest_chunk.largest_by_order,
+        largest_chunk.largest_of_equal,
+        largest_chunk.largest_chunk,
     ):
         register_jitable(_plain)
+
+    @overload(bisect.bisect_left)
+    def _bisect_left(a, x, lo, hi):  # type: ignore[no-untyped-def]
+        """The standard library's, for arrays."""
+
+        def search(a, x, lo, hi):  # type: ignore[no-untyped-def]
+            while lo < hi:
+                middle = (lo + hi) >> 1
+                if a[middle] < x:
+                    lo = middle + 1
+                else:
+                    hi = middle
+            return lo
+
+        return search
 
     @overload(bisect.bisect_right)
     def _bisect_right(a, x, lo, hi):  # type: ignore[no-untyped-def]

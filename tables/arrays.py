@@ -9,23 +9,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..files.errors import OutOfDomainError
-from .batch import AXES, SCENES, Scene
+from .batch import AXES, SCENES, Point, Scene
 from .closure import read_surface
 from .domain import Domain
-from .grid import Axes, Ladder, Points, Surface, Ticks, nearest_ticks, scene_of, to_ms
+from .grid import Axes, Ladder, Points, Surface, Ticks, nearest_ticks, scene_codes, to_ms
 from .lookup import OUTSIDE, WEIGHT_ONE, FlatTable, Head
-from .schema_v1 import AxesV1, AxisV1, BaseV1, LadderV1, SceneV1, TableV1
+from .schema_v1 import AxesV1, AxisV1, BaseV1, EdgesV1, LadderV1, SceneV1, SupportV1, TableV1
+from .support import Support
 
 
 @dataclass(frozen=True, slots=True)
 class TableArrays:
-    """Everything a look-up reads. measured: bool, shape of the scene's base."""
+    """Everything a look-up reads.
+
+    measured: bool, shape of the scene's base. support: None where every batch of the domain was measured.
+    """
 
     axes: Axes
     ladders: Mapping[Scene, Ladder]
     expected: Mapping[Scene, Surface]
     bound: Mapping[Scene, Surface]
     measured: Mapping[Scene, NDArray[np.bool_]]
+    domain: Domain
+    support: Support | None = None
 
     @classmethod
     def of(cls, table: TableV1) -> TableArrays:
@@ -49,21 +55,56 @@ class TableArrays:
             scene: np.asarray(stored.base.measured, dtype=bool).reshape(axes.shape(scene))
             for scene, stored in table.scenes.items()
         }
-        return cls(axes, ladders, surfaces("expected_ms"), surfaces("bound_ms"), measured)
+        support = None if table.support is None else support_of_document(table.support)
+        return cls(axes, ladders, surfaces("expected_ms"), surfaces("bound_ms"), measured, table.domain, support)
 
     def read_ticks(self, points: Points) -> tuple[Ticks, Ticks]:
         """(expected, bound) in ticks, each of shape (points,), for points (n, k, c, u) inside the domain.
 
-        Raises OutOfDomainError when a scene among them was not measured.
+        Raises OutOfDomainError when nothing was measured at or above one of them.
         """
-        expected, bound = np.empty((2, len(points)), dtype=np.int64)
-        names = scene_of(points)
-        for name in np.unique(names):
-            scene, here = Scene(str(name)), names == name
-            if scene not in self.ladders:
-                raise OutOfDomainError(f"scene {scene.value} was not measured; the table has {list_scenes(self)}")
+        expected, bound = self._ticks(points)
+        unknown = np.flatnonzero(bound == OUTSIDE)
+        if unknown.size:
+            raise OutOfDomainError(self.not_measured(Point(*points[unknown[0]].tolist())))
+        return expected, bound
+
+    def answers(self, points: Points) -> NDArray[np.bool_]:
+        """Whether something was measured at or above each of the points inside the domain, shape (points,)."""
+        known: NDArray[np.bool_] = self._ticks(points)[1] != OUTSIDE
+        return known
+
+    def not_measured(self, point: Point) -> str:
+        """The message for a point inside the domain without an answer."""
+        if self.support is None:
+            return f"scene {point.scene.value} was not measured; the table has {list_scenes(self)}: profile it too"
+        return (
+            "batch (n {}, k {}, c {}, u {}): ".format(*point)
+            + "no batch with as much work in every coordinate was measured; expected one, since a table answers only "
+            "for what was measured and for less: profile or log such batches too"
+        )
+
+    def _ticks(self, points: Points) -> tuple[Ticks, Ticks]:
+        """`read_ticks` with OUTSIDE where there is no answer, as `lookup.ticks` gives it."""
+        expected, bound = self._surface_ticks(points)
+        for rows, corners in self.support.unmeasured(points) if self.support is not None else ():
+            least = np.full((2, len(rows)), OUTSIDE)
+            for corner in corners:
+                above = np.maximum(points[rows], corner)
+                read = np.stack(self._surface_ticks(above))
+                better = self.domain.contains(above) & ((least == OUTSIDE) | (read < least))
+                least[better] = read[better]
+            expected[rows], bound[rows] = least
+        return expected, bound
+
+    def _surface_ticks(self, points: Points) -> tuple[Ticks, Ticks]:
+        """What the surfaces say, measured or not; OUTSIDE where the scene has none."""
+        expected, bound = np.full((2, len(points)), OUTSIDE)
+        codes = scene_codes(points)
+        for scene, ladder in self.ladders.items():
+            here = codes == SCENES.index(scene)
             for out, surfaces in ((expected, self.expected), (bound, self.bound)):
-                out[here] = read_surface(self.axes, scene, self.ladders[scene], surfaces[scene], points[here])
+                out[here] = read_surface(self.axes, scene, ladder, surfaces[scene], points[here])
         return expected, bound
 
     def read(self, points: Points) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -71,9 +112,9 @@ class TableArrays:
         expected, bound = self.read_ticks(points)
         return to_ms(expected), to_ms(bound)
 
-    def flat(self, surfaces: Mapping[Scene, Surface], domain: Domain, unequal: int, several: int) -> FlatTable:
+    def flat(self, surfaces: Mapping[Scene, Surface], unequal: int, several: int) -> FlatTable:
         """`surfaces` (expected or bound) for look-ups, nodes as a list. unequal, several: factors in 1/4096."""
-        axes = self.axes
+        axes, domain = self.axes, self.domain
         nodes: list[int] = []
         ends = []
         for knots in (axes.decodes, axes.context_tokens, axes.chunk_tokens, axes.prefix_tokens):
@@ -90,13 +131,33 @@ class TableArrays:
         context_stride = prefix_stride * len(axes.prefix_tokens)
         strides = (context_stride * len(axes.context_tokens), context_stride, prefix_stride)
         limits = (getattr(domain, name) for name in Domain.model_fields)
-        head = Head._make([*ends, *strides, *starts, *limits, unequal, several, WEIGHT_ONE])
+        support = OUTSIDE
+        if self.support is not None:
+            support = len(nodes)
+            nodes += self.support.nodes(support)
+        head = Head._make([*ends, *strides, *starts, *limits, support, unequal, several, WEIGHT_ONE])
         return FlatTable(nodes, (head,))
 
 
 def list_scenes(arrays: TableArrays) -> str:
     """Names of the measured scenes, for messages."""
     return ", ".join(scene.value for scene in SCENES if scene in arrays.ladders)
+
+
+def support_of_document(stored: SupportV1) -> Support:
+    """The boxes of a document, which its model has checked."""
+    support = Support({axis: tuple(getattr(stored.edges, axis)) for axis in AXES}, {})
+    measured = {
+        scene: np.asarray(flags, dtype=bool).reshape(support.shape(scene)) for scene, flags in stored.measured.items()
+    }
+    return Support(support.edges, measured)
+
+
+def support_document(support: Support) -> SupportV1:
+    return SupportV1(
+        edges=EdgesV1(**{axis: list(edges) for axis, edges in support.edges.items()}),
+        measured={scene: boxes.astype(int).ravel().tolist() for scene, boxes in support.measured.items()},
+    )
 
 
 def axes_document(axes: Axes) -> AxesV1:

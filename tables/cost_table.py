@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from os import PathLike
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..files.errors import OutOfDomainError, TableFormatError, UsageError
 from . import document
-from .arrays import TableArrays, axes_document, list_scenes, scenes_document
-from .batch import Batch, Point, Scene
+from .arrays import TableArrays, axes_document, list_scenes, scenes_document, support_document
+from .batch import Batch, Point
 from .check import order_findings
 from .domain import Domain
 from .fingerprint import Fingerprint
 from .grid import Points, Ticks, budget_ticks, to_ms, weight_of
-from .lookup import OUTSIDE, TICKS_PER_MS, WEIGHT_ONE, FlatTable, bound_ticks, largest_chunk, raised
+from .largest_chunk import largest_chunk
+from .lookup import MEASURED, OUTSIDE, TICKS_PER_MS, WEIGHT_ONE, FlatTable, bound_ticks, boxes_above, raised, ticks
 from .schema_v1 import TableV1
+from .support import SupportKind
 
 
 class CostTable:
@@ -53,9 +55,9 @@ class CostTable:
             more = f" (and {len(findings) - 1} more)" if findings[1:] else ""
             raise TableFormatError(f"{where}: {findings[0]}{more}")
         factors = table.factors
-        self.expected: FlatTable = self.arrays.flat(self.arrays.expected, self.domain, WEIGHT_ONE, WEIGHT_ONE)
+        self.expected: FlatTable = self.arrays.flat(self.arrays.expected, WEIGHT_ONE, WEIGHT_ONE)
         self.bound: FlatTable = self.arrays.flat(
-            self.arrays.bound, self.domain, weight_of(factors.unequal_contexts), weight_of(factors.several_chunks)
+            self.arrays.bound, weight_of(factors.unequal_contexts), weight_of(factors.several_chunks)
         )
 
     @classmethod
@@ -76,12 +78,17 @@ class CostTable:
 
         Args:
             arrays: its nodes.
-            fields: of the document `TableV1`: domain, fingerprint, fitter, margin, certificate and so on.
+            fields: of the document `TableV1`: fingerprint, fitter, margin, certificate and so on.
 
         Raises:
             TableFormatError: the order of the bounds is broken.
         """
-        nodes = {"axes": axes_document(arrays.axes), "scenes": scenes_document(arrays)}
+        nodes = {
+            "domain": arrays.domain,
+            "axes": axes_document(arrays.axes),
+            "scenes": scenes_document(arrays),
+            "support": None if arrays.support is None else support_document(arrays.support),
+        }
         return cls(document.new_table(**nodes, **fields), "new table")
 
     def save(self, path: str | PathLike[str]) -> None:
@@ -153,6 +160,26 @@ class CostTable:
         expected, bound = self._ticks(batch, self.expected, self.bound)
         return min(expected, bound) / TICKS_PER_MS, bound / TICKS_PER_MS
 
+    def support(self, batch: Batch) -> SupportKind:
+        """What the answer for a batch rests on: batches like it, measured batches with more work, or nothing.
+
+        The kind of the batch's totals, as the table reads them: contexts at their mean, chunks as one.
+
+        Raises:
+            OutOfDomainError: the batch lies outside the domain.
+        """
+        self.domain.require(batch)
+        return self.support_of(batch.point())
+
+    def support_of(self, point: Point) -> SupportKind:
+        """`support` of a point inside the domain."""
+        nodes, head = self.bound.nodes, self.bound.head[0]
+        if ticks(self.bound, *point) == OUTSIDE:
+            return SupportKind.UNKNOWN
+        if head.support == OUTSIDE or boxes_above(nodes, head.support, *point) == MEASURED:
+            return SupportKind.MEASURED
+        return SupportKind.BY_ORDER
+
     def read(self, points: Points) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """(expected_ms, bound_ms) of many batches of equal contexts and at most one chunk.
 
@@ -180,11 +207,11 @@ class CostTable:
 
         unequal, several: bool (points,), where contexts are unequal and where several chunks are computed.
         """
-        ticks: Ticks = self.arrays.read_ticks(points)[1]
+        times: Ticks = self.arrays.read_ticks(points)[1]
         head = self.bound.head[0]
         for where, factor in ((unequal, head.unequal), (several, head.several)):
-            ticks = np.where(where, raised(ticks, factor), ticks)
-        return to_ms(raised(ticks, head.factor))
+            times = np.where(where, raised(times, factor), times)
+        return to_ms(raised(times, head.factor))
 
     def largest_chunk(
         self,
@@ -242,11 +269,11 @@ class CostTable:
         longest, chunks = batch.longest_context, len(batch.chunks)
         if chunks > 1:
             self.domain.require(batch)  # of several chunks the table does not see each one's length
-        ticks = [bound_ticks(table, n, k, longest, c, u, chunks) for table in tables]
-        if OUTSIDE in ticks:
+        times = [bound_ticks(table, n, k, longest, c, u, chunks) for table in tables]
+        if OUTSIDE in times:
             self.domain.require(batch)
-            raise self._not_measured(point.scene)
-        return ticks
+            raise OutOfDomainError(self.arrays.not_measured(point))
+        return times
 
     def _no_chunk(self, n: int, k: int, longest: int, u: int) -> OutOfDomainError:
         """Why `largest_chunk` has no answer."""
@@ -257,37 +284,12 @@ class CostTable:
         elif reason is None and u > limit:
             reason = f"prefix {u:,} exceeds the context length {limit:,}"
         if reason is None:
-            decode_lacks = n and self.bound.head[0].decode_base == OUTSIDE
-            return self._not_measured(Scene.DECODE if decode_lacks else Point(n, k, 1, u).scene)
+            alone = Point(n, k, 0, 0)
+            lacks = n and ticks(self.bound, *alone) == OUTSIDE
+            return OutOfDomainError(self.arrays.not_measured(alone if lacks else Point(n, k, 1, u)))
         return OutOfDomainError(f"state (n {n}, k {k}, u {u}): {reason}; a table answers only where it was measured")
-
-    def _not_measured(self, scene: Scene) -> OutOfDomainError:
-        return OutOfDomainError(
-            f"scene {scene.value} was not measured; the table has {list_scenes(self.arrays)}: profile it too"
-        )
 
     def __repr__(self) -> str:
         certificate = self.document.certificate
         promise = f"{certificate.coverage:.3g} certified" if certificate else "not certified"
         return f"CostTable({self.fingerprint.title()}, {list_scenes(self.arrays)}, {promise})"
-
-
-class Calibrator(Protocol):
-    """Takes what the engine measures, gives the table to decide with.
-
-    A protocol, so that live runs and calibrators need not know each other.
-    """
-
-    @property
-    def table(self) -> CostTable:
-        """The table of this moment, scaled and immutable: take it once per decision and ask only that."""
-        ...
-
-    def observe(self, batch: Batch, latency_ms: float) -> None:
-        """One iteration that ran.
-
-        Args:
-            batch: what it computed.
-            latency_ms: its wall time.
-        """
-        ...

@@ -1,6 +1,7 @@
 """The table look-up: one record of whole numbers and plain functions over it.
 
 `CostTable` calls them over lists; the scheduler compiles these very functions over arrays. Nothing here needs NumPy.
+`largest_chunk.py` searches over the same record.
 Times are whole numbers of 2^-14 ms ("ticks"). Interpolation weights are whole numbers of 1/4096, rounded up, and each
 fold rounds up. Rounding up is monotone. So a fold is monotone in both of its ends and in its weight, and the whole
 reading is monotone in every coordinate without a tolerance. Python integers and int64 agree on every value below 2^40
@@ -9,7 +10,7 @@ ticks.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -19,6 +20,7 @@ WEIGHT_ONE = 1 << WEIGHT_BITS
 ROUND_UP = WEIGHT_ONE - 1
 MAX_TICKS = 1 << 40
 OUTSIDE = -1  # the answer where the table has none
+MEASURED = -2  # of a box in place of the boxes above it: it was measured itself
 
 Corner = tuple[int, int, int, int, int, int]  # strides, then weights: of decodes, context and prefix
 
@@ -29,6 +31,8 @@ class Head(NamedTuple):
     Knots: of decodes from 0 to `contexts`, of contexts to `chunks`, of chunks to `prefixes`, of prefixes to
     `knots_end`. Strides: of a mixed base; a prefill base has the last two axes, a decode base the first two.
     ladder, base: the first node of each part, OUTSIDE for a scene that was not measured. Limits: as in `Domain`.
+    support: the first of the nine nodes that say where the parts of the support lie (`support_nodes`), OUTSIDE where
+    every batch of the domain was measured.
     Factors in 1/4096. unequal, several: on the bound of unequal contexts and of several chunks. factor: on every
     answer (a calibration, a bias, a margin).
     """
@@ -53,6 +57,7 @@ class Head(NamedTuple):
     max_batch_tokens: int
     kv_tokens: int
     context_length: int
+    support: int
     unequal: int
     several: int
     factor: int
@@ -139,8 +144,8 @@ def inside(head: Head, n: int, k: int, c: int, u: int) -> bool:
     )
 
 
-def ticks(table: FlatTable, n: int, k: int, c: int, u: int) -> int:
-    """Time of a point inside the domain, without factors; OUTSIDE where its scene was not measured."""
+def surface_ticks(table: FlatTable, n: int, k: int, c: int, u: int) -> int:
+    """What the surface says of a point inside the domain, measured or not; OUTSIDE where the scene has none."""
     nodes, head = table.nodes, table.head[0]
     if not c:
         if head.decode_base == OUTSIDE:
@@ -167,6 +172,52 @@ def ticks(table: FlatTable, n: int, k: int, c: int, u: int) -> int:
     return nodes[(head.mixed_ladder if n else head.prefill_ladder) + n + c] + value
 
 
+def boxes_above(nodes: Sequence[int], support: int, n: int, k: int, c: int, u: int) -> int:
+    """MEASURED for a point in a measured box; else the node where the measured boxes above it are listed, or OUTSIDE.
+
+    support: the first of the nine nodes of `Support.nodes`.
+    """
+    ns, ks, cs = nodes[support], nodes[support + 1], nodes[support + 2]
+    if not c:
+        box = (bisect_left(nodes, n, ns, ks) - ns) * (cs - ks) + bisect_left(nodes, k, ks, cs) - ks
+        return nodes[nodes[support + 5] + box]
+    us, end = nodes[support + 3], nodes[support + 4]
+    box = (bisect_left(nodes, c, cs, us) - cs) * (end - us) + bisect_left(nodes, u, us, end) - us
+    if not n:
+        return nodes[nodes[support + 6] + box]
+    row = (bisect_left(nodes, n, ns, ks) - ns) * (cs - ks) + bisect_left(nodes, k, ks, cs) - ks
+    return nodes[nodes[support + 7] + row * nodes[support + 8] + box]
+
+
+def ticks(table: FlatTable, n: int, k: int, c: int, u: int) -> int:
+    """Time of a point inside the domain, without factors; OUTSIDE where nothing was measured at or above it.
+
+    Where the point was not measured: the least time of the measured batches with at least as much work in every
+    coordinate. Since the surface never falls, of each measured box that is the batch nearest to the point. A box whose
+    nearest batch lies outside the domain holds none above the point.
+    """
+    nodes, head = table.nodes, table.head[0]
+    if head.support == OUTSIDE:
+        return surface_ticks(table, n, k, c, u)
+    at = boxes_above(nodes, head.support, n, k, c, u)
+    if at == MEASURED:
+        return surface_ticks(table, n, k, c, u)
+    least = OUTSIDE
+    if at != OUTSIDE:
+        for box in range(at + 1, at + 1 + 4 * nodes[at], 4):
+            n_up, k_up, c_up, u_up = (
+                max(n, nodes[box]),
+                max(k, nodes[box + 1]),
+                max(c, nodes[box + 2]),
+                max(u, nodes[box + 3]),
+            )
+            if inside(head, n_up, k_up, c_up, u_up):
+                time = surface_ticks(table, n_up, k_up, c_up, u_up)
+                if least == OUTSIDE or time < least:
+                    least = time
+    return least
+
+
 def bound_ticks(table: FlatTable, n: int, k: int, longest: int, c: int, u: int, chunks: int) -> int:
     """Time of one iteration, factors included; OUTSIDE where the table has no answer.
 
@@ -185,116 +236,9 @@ def bound_ticks(table: FlatTable, n: int, k: int, longest: int, c: int, u: int, 
     if longest > k and head.unequal > WEIGHT_ONE:
         time = raised(time, head.unequal)
         if inside(head, n, longest, c, u):
-            time = min(time, ticks(table, n, longest, c, u))
+            all_longest = ticks(table, n, longest, c, u)
+            if all_longest != OUTSIDE:
+                time = min(time, all_longest)
     if chunks > 1:
         time = raised(time, head.several)
     return int(raised(time, head.factor))
-
-
-def largest_chunk(
-    table: FlatTable, n: int, k: int, longest: int, u: int, limit: int, max_chunk: int, align: int, chunks: int
-) -> int:
-    """Largest c with `bound_ticks` <= limit, for `chunks` chunks together; OUTSIDE where the table has no answer.
-
-    Candidates are the multiples of align and max_chunk itself. 0 where the decodes alone are above the limit.
-    Exact: raised(U, factor) <= limit if and only if U <= limit / factor rounded down, so the factors divide the limit.
-    """
-    head = table.head[0]
-    if longest > k and longest > head.context_length:
-        return OUTSIDE
-    limit = limit * WEIGHT_ONE // head.factor
-    if chunks > 1:
-        limit = limit * WEIGHT_ONE // head.several
-    if longest <= k or head.unequal == WEIGHT_ONE:
-        return largest_of_equal(table, n, k, u, limit, max_chunk, align, chunks)
-    tokens = largest_of_equal(table, n, k, u, limit * WEIGHT_ONE // head.unequal, max_chunk, align, chunks)
-    if longest <= head.max_context_tokens and n * longest + u <= head.kv_tokens:
-        tokens = max(tokens, largest_of_equal(table, n, longest, u, limit, max_chunk, align, chunks))
-    return tokens
-
-
-def largest_of_equal(
-    table: FlatTable, n: int, k: int, u: int, limit: int, max_chunk: int, align: int, chunks: int
-) -> int:
-    """`largest_chunk` of equal contexts k, with a limit that the factors have divided."""
-    nodes, head = table.nodes, table.head[0]
-    top = min(max_chunk, head.max_chunk_tokens, head.max_batch_tokens - n, head.kv_tokens - n * k - u)
-    if chunks == 1:
-        top = min(top, head.context_length - u)
-    if top < 0 or n > head.max_decodes or k > head.max_context_tokens or u > head.max_prefix_tokens:
-        return OUTSIDE
-    du = head.prefix_stride
-    if n:
-        if head.decode_base == OUTSIDE:
-            return OUTSIDE
-        dn = head.chunks - head.contexts
-        j, wn = locate(nodes, 0, head.contexts, n)
-        m, wk = locate(nodes, head.contexts, head.chunks, k)
-        alone = fold(nodes, head.decode_base + j * dn + m, (dn, 1, 0, wn, wk, 0))
-        if nodes[head.decode_ladder + n] + alone > limit or not top:
-            return 0
-        if head.mixed_base == OUTSIDE:
-            return OUTSIDE
-        dn, dk = head.decode_stride, head.context_stride
-        i, wu = locate(nodes, head.prefixes, head.knots_end, u)
-        ladder, at = head.mixed_ladder + n, head.mixed_base + j * dn + m * dk + i * du
-        corner = (dn, dk, du, wn, wk, wu)
-    else:
-        if not top:
-            return 0
-        if head.prefill_base == OUTSIDE:
-            return OUTSIDE
-        i, wu = locate(nodes, head.prefixes, head.knots_end, u)
-        ladder, at, corner = head.prefill_ladder, head.prefill_base + i * du, (0, 0, du, 0, 0, wu)
-    return largest_fitting(table, ladder, at, corner, limit, top, align, top == max_chunk)
-
-
-def largest_fitting(
-    table: FlatTable, ladder: int, at: int, corner: Corner, limit: int, top: int, align: int, unaligned_top: bool
-) -> int:
-    """Largest c in [1, top] that is a multiple of `align` (or `top` itself, if unaligned_top) within `limit`; else 0.
-
-    ladder: the node of n + 0. at: the node of the state at the first chunk knot, which is 1. Exact, since the time
-    never falls along c: the chunk knots are bisected first (a fold each), then the multiples inside one segment.
-    """
-    nodes, first = table.nodes, table.head[0].chunks
-    at -= first  # now at + j is the node at knot j, counted as the nodes are
-    last = bisect_right(nodes, top, first, table.head[0].prefixes) - 1
-    below = first - 1  # largest knot known to fit
-    above = last + 1  # smallest known not to fit, or past top
-    v_below = v_above = -1  # their folded base values
-    while above - below > 1:
-        j = (below + above) >> 1
-        v = fold(nodes, at + j, corner)
-        if nodes[ladder + nodes[j]] + v <= limit:
-            below, v_below = j, v
-        else:
-            above, v_above = j, v
-    if below < first:
-        return 0
-    start = nodes[below]
-    if start == top:
-        return top if unaligned_top else top - top % align
-    if v_above < 0:
-        v_above = fold(nodes, at + above, corner)
-    rise = v_above - v_below
-    span = nodes[above] - start
-    high = top
-    if below == last:
-        if unaligned_top:
-            w = -((start - top) * WEIGHT_ONE // span)
-            if nodes[ladder + top] + v_below + ((rise * w + ROUND_UP) >> WEIGHT_BITS) <= limit:
-                return top
-    else:
-        high = nodes[above] - 1
-    low = start // align
-    high //= align
-    while low < high:
-        m = (low + high + 1) >> 1
-        c = m * align
-        w = -((start - c) * WEIGHT_ONE // span)
-        if nodes[ladder + c] + v_below + ((rise * w + ROUND_UP) >> WEIGHT_BITS) <= limit:
-            low = m
-        else:
-            high = m - 1
-    return low * align

@@ -10,6 +10,7 @@ refused. Times are in ms and multiples of 2^-14 ms, so that a reader and a write
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from itertools import pairwise
 from typing import Annotated, Any, Final, Literal
 
@@ -71,6 +72,24 @@ class BaseV1(Strict):
 class SceneV1(Strict):
     ladder: LadderV1
     base: BaseV1
+
+
+class EdgesV1(Strict):
+    """Upper edges of the boxes along each axis; a box holds the integers above the edge before it."""
+
+    decodes: Knots
+    context_tokens: Knots
+    chunk_tokens: Knots
+    prefix_tokens: Knots
+
+
+class SupportV1(Strict):
+    """Where a table was measured. Elsewhere it answers from measured batches with more work, or not at all."""
+
+    edges: EdgesV1
+    measured: dict[Scene, list[Annotated[int, Field(ge=0, le=1)]]] = Field(
+        description="for each scene 1 or 0 for each of its boxes, in C order over n, k, c, u (those it has)"
+    )
 
 
 class FitterV1(Strict):
@@ -177,6 +196,7 @@ class TableV1(Strict):
     domain: Domain
     axes: AxesV1
     scenes: Annotated[dict[Scene, SceneV1], Field(min_length=1)]
+    support: SupportV1 | None = Field(description="null: every batch of the domain was measured")
     fitter: FitterV1
     margin: list[MarginPartV1]
     factors: FactorsV1
@@ -203,7 +223,23 @@ class TableV1(Strict):
                 _require_ticks(getattr(stored.ladder, key), len(stored.ladder.batch_tokens), f"{at}.ladder.{key}")
                 _require_ticks(getattr(stored.base, key), nodes, f"{at}.base.{key}")
             _require_length(stored.base.measured, nodes, f"{at}.base.measured")
+        if self.support is not None:
+            _require_boxes(self.support, self.domain, self.scenes)
         return self
+
+
+def _require_boxes(support: SupportV1, domain: Domain, scenes: Iterable[Scene]) -> None:
+    """Raises ValueError for edges out of order or short of the domain, or boxes of other scenes or another number."""
+    for name in AXES:
+        at, edges = f"$.support.edges.{name}", getattr(support.edges, name)
+        _require_increasing(edges, at)
+        if edges[-1] != getattr(domain, f"max_{name}"):
+            raise ValueError(f"{at} ends at {edges[-1]}; expected the domain's limit {getattr(domain, f'max_{name}')}")
+    if set(support.measured) != set(scenes):
+        raise ValueError("$.support.measured has other scenes than $.scenes; expected the same")
+    for scene, flags in support.measured.items():
+        boxes = math.prod(len(getattr(support.edges, name)) for name in SCENE_AXES[scene])
+        _require_length(flags, boxes, f"$.support.measured.{scene.value}")
 
 
 def _require_increasing(values: list[int], at: str) -> None:

@@ -10,7 +10,8 @@ from os import PathLike
 
 from ...files.errors import OutOfDomainError, UsageError
 from ...tables.batch import Batch
-from ...tables.cost_table import Calibrator, CostTable
+from ...tables.calibrator import Calibrator
+from ...tables.cost_table import CostTable
 from ...tables.lookup import TICKS_PER_MS, WEIGHT_ONE, raised
 from .drift import MissCusum, PageHinkley
 from .state import ShiftV1, StateV1, read_state, write_state

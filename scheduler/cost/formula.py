@@ -18,8 +18,8 @@ from .cost_record import NO_LIMIT, Cost, cost_of
 
 UNIT_BITS = 30  # a tick is 2^30 units
 HALF_TICK = 1 << (UNIT_BITS - 1)
-# No knots, no scenes, no limits, factors of 1.
-HEAD_OF_FORMULA = Head(*[0] * 7, *[OUTSIDE] * 6, *[NO_LIMIT] * 7, *[WEIGHT_ONE] * 3)
+# No knots, no scenes, no limits, all measured, factors of 1.
+HEAD_OF_FORMULA = Head._make([0] * 7 + [OUTSIDE] * 6 + [NO_LIMIT] * 7 + [OUTSIDE] + [WEIGHT_ONE] * 3)
 # Where a coefficient stands among the nodes, in the order of `Formula`.
 OVERHEAD, FLOOR, BATCH_TOKEN, DECODES, DECODE, DECODE_CONTEXT, CHUNKS, CHUNK_TOKEN, CHUNK_PREFIX, CHUNK_PAIR = range(10)
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...files.errors import OutOfDomainError
+from ...tables import largest_chunk as exact_search
 from ...tables import lookup
 from ...tables.grid import to_ms
 from ...tables.lookup import OUTSIDE, WEIGHT_ONE
@@ -35,10 +36,10 @@ def bound_ticks(cost: Cost, n: int, k: int, longest: int, c: int, u: int, chunks
 def largest_chunk(
     cost: Cost, n: int, k: int, longest: int, u: int, limit: int, max_chunk: int, align: int, chunks: int
 ) -> int:
-    """`tables.lookup.largest_chunk`, with the same candidates of a formula."""
+    """`tables.largest_chunk`, with the same candidates of a formula."""
     n, k, longest, u, limit, max_chunk = int(n), int(k), int(longest), int(u), int(limit), int(max_chunk)
     if cost.head[0].knots_end:
-        return lookup.largest_chunk(cost, n, k, longest, u, limit, max_chunk, align, chunks)
+        return exact_search.largest_chunk(cost, n, k, longest, u, limit, max_chunk, align, chunks)
     return largest_by_formula(cost.nodes, n, k, u, limit * WEIGHT_ONE // cost.head[0].factor, max_chunk, align)
 
 

@@ -16,7 +16,8 @@ from ...files.host import installed_version
 from ...profiler.condition import SentinelVerdict, judge
 from ...profiler.plan import sentinel_point
 from ...tables.batch import Batch
-from ...tables.cost_table import Calibrator, CostTable
+from ...tables.calibrator import Calibrator
+from ...tables.cost_table import CostTable
 from ...tables.fingerprint import require_same
 from ..policies import Policy
 from ..run_report import CostsV1, RunReport, scheduling_facts, workload_facts

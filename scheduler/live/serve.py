@@ -13,7 +13,8 @@ import torch
 from numpy.typing import NDArray
 
 from ...profiler.timing import quiet_gc
-from ...tables.cost_table import Calibrator, CostTable
+from ...tables.calibrator import Calibrator
+from ...tables.cost_table import CostTable
 from ...tables.lookup import TICKS_PER_MS
 from ..cost import OUTSIDE, Cost, from_table, with_factor
 from ..iteration import give_tokens, make_pages, sum_up_unfinished

@@ -12,6 +12,8 @@ from support.fitting import fit
 from chunkfit import CostTable
 from chunkfit.files.errors import CertificationError
 from chunkfit.fitters.margin import best_coverage
+from chunkfit.fitters.rows import held_out, rows_of
+from chunkfit.fitters.support import in_measured_boxes, measured_support
 from chunkfit.fitters.validate import validate_with_profile
 from chunkfit.profiler.importers.ingest import ingest
 from chunkfit.profiler.importers.samples import ReadOptions
@@ -99,7 +101,10 @@ def test_few_replicated_points_say_what_they_can_certify(column):
     options = ReadOptions(mapping, "ms", {"model": "llama2-70b", "tensor_parallel": "8"})
     file = MEASURED / "splitwise-sim" / "perf_model_a100.csv"
     profile = ingest("table", file, options, aggregation="iteration").profile
-    m = profile.meta.sessions["calibrate"].points
+    fit_rows = rows_of(profile, "fit")
+    calibrate = held_out(profile, "calibrate", fit_rows.scenes())
+    m = len(in_measured_boxes(calibrate, measured_support(profile, fit_rows, calibrate)))
+    assert 2 <= m <= len(calibrate) == profile.meta.sessions["calibrate"].points
     can = best_coverage(m, 0.95)
     with pytest.raises(CertificationError, match=f"refused: m = {m} calibration points, needs 299.*--coverage {can:g}"):
         fit(profile)

@@ -24,7 +24,11 @@ def test_the_chunk_is_safe_and_no_larger_one_is(seed):
     """Proposition 1, over all c, for formulas and tables, with unequal contexts and targets."""
     rng = np.random.default_rng(seed)
     kind = rng.integers(3)
-    cost = (SLOWEAVE, CURVED)[kind].cost() if kind < 2 else from_table(random_table(int(rng.integers(10_000))))
+    cost = (
+        (SLOWEAVE, CURVED)[kind].cost()
+        if kind < 2
+        else from_table(random_table(int(rng.integers(10_000)), holes=bool(rng.integers(2))))
+    )
     decodes = [
         {"target": int(rng.integers(1, 30)), "tpot_ms": rng.uniform(0, 20), "last_token_ms": -rng.uniform(0, 5)}
         for _ in range(rng.integers(1, 6))

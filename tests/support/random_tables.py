@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from chunkfit.tables.arrays import TableArrays
@@ -12,16 +14,16 @@ from chunkfit.tables.domain import Domain
 from chunkfit.tables.fingerprint import Fingerprint
 from chunkfit.tables.grid import Axes, Ladder, Surface
 from chunkfit.tables.schema_v1 import FactorsV1, FitterV1
+from chunkfit.tables.support import Support
 
 
-def table_of(arrays: TableArrays, domain: Domain, **changes) -> CostTable:
+def table_of(arrays: TableArrays, **changes) -> CostTable:
     """A table of arrays, with nothing certified unless `changes` says so."""
     fields = {
         "created_by": "test",
         "fingerprint": Fingerprint(device_kind="synthetic", device_name="random", engine="none"),
         "aggregation": "iteration",
         "profile_sha256": None,
-        "domain": domain,
         "fitter": FitterV1(name="random", options={}, coefficients={}),
         "margin": [],
         "factors": FactorsV1(unequal_contexts=None, several_chunks=None, session_drift=None),
@@ -64,7 +66,8 @@ def random_arrays(seed: int, max_n: int = 12, max_k: int = 60, max_u: int = 40, 
             rng.integers(0, int(scale), size=count), rng.integers(0, int(scale), size=axes.shape(scene))
         )
         measured[scene] = rng.random(axes.shape(scene)) < 0.7
-    return TableArrays(axes, ladders, expected, monotone_majorant(axes, ladders, expected, bound), measured)
+    bounds = monotone_majorant(axes, ladders, expected, bound)
+    return TableArrays(axes, ladders, expected, bounds, measured, random_domain(axes, np.random.default_rng(seed + 1)))
 
 
 def random_domain(axes: Axes, rng) -> Domain:
@@ -81,14 +84,29 @@ def random_domain(axes: Axes, rng) -> Domain:
     )
 
 
-def random_table(seed: int) -> CostTable:
+def random_support(domain: Domain, rng) -> Support:
+    """Boxes of any size, some of them measured; hardly any, in some tables."""
+
+    def edges(first: int, last: int) -> tuple[int, ...]:
+        inner = rng.integers(first, last + 1, size=int(rng.integers(0, 4)))
+        return tuple(sorted({last, *inner.tolist()}))
+
+    lows = {"decodes": 1, "context_tokens": 1, "chunk_tokens": 1, "prefix_tokens": 0}
+    empty = Support({axis: edges(low, getattr(domain, f"max_{axis}")) for axis, low in lows.items()}, {})
+    share = float(rng.choice([0.1, 0.5, 0.9]))
+    return Support(empty.edges, {scene: rng.random(empty.shape(scene)) < share for scene in SCENES})
+
+
+def random_table(seed: int, holes: bool = False) -> CostTable:
+    """holes: whether some boxes of the domain were not measured."""
     arrays = random_arrays(seed)
-    rng = np.random.default_rng(seed + 1)
-    domain = random_domain(arrays.axes, rng)
+    rng = np.random.default_rng(seed + 2)
+    if holes:
+        arrays = replace(arrays, support=random_support(arrays.domain, np.random.default_rng(seed + 3)))
     # 1.37 is no multiple of 1/4096.
     unequal, several = (None if f == 0 else float(f) for f in rng.choice([0, 1, 1.0625, 1.37, 3], 2))
     factors = FactorsV1(unequal_contexts=unequal, several_chunks=several, session_drift=None)
-    return table_of(arrays, domain, factors=factors)
+    return table_of(arrays, factors=factors)
 
 
 __all__ = ["Scene", "random_arrays", "random_domain", "random_table", "table_of"]

@@ -55,5 +55,5 @@ def served_table(fingerprint: Fingerprint, domain: Domain = DOMAIN) -> CostTable
     expected = {scene: surface(scene, 0.9) for scene in SCENES}
     bound = monotone_majorant(axes, ladders, expected, {scene: surface(scene, 1.0) for scene in SCENES})
     measured = {scene: np.ones(axes.shape(scene), bool) for scene in SCENES}
-    arrays = TableArrays(axes, ladders, expected, bound, measured)
-    return table_of(arrays, domain, fingerprint=fingerprint)
+    arrays = TableArrays(axes, ladders, expected, bound, measured, domain)
+    return table_of(arrays, fingerprint=fingerprint)
