@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -65,7 +65,7 @@ def emit_data(data: Mapping[str, Any], as_json: bool, *shown: RenderableType) ->
         console.print(item, soft_wrap=isinstance(item, str), highlight=False)
 
 
-def grid(lines: Sequence[tuple[str, str]]) -> Table:
+def grid(lines: Iterable[tuple[str, str]]) -> Table:
     """Label and value, aligned; values may hold rich markup."""
     from rich.table import Table
 

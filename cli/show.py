@@ -11,13 +11,14 @@ import typer
 
 from .options import TimeFromZero
 from .output import JsonFlag, Result, emit, grid, result_console
-from .table_lines import evidence_lines, summary_of
+from .table_lines import evidence_lines, summary_of, usual_context
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.text import Text
 
     from ..tables import CostTable
+    from ..tables.support import SupportKind
 
 CELL = 8  # characters of a cell and of the row labels
 SHADES = ("#440154", "#46327e", "#365c8d", "#277f8e", "#1fa187", "#4ac16d", "#a0da39", "#fde725")
@@ -42,7 +43,9 @@ class TableView(Result):
 
 def show(
     table: Annotated[Path, typer.Argument(help="Cost table (JSON).")],
-    context: Annotated[int | None, typer.Option(help="Context k of the heat map; default: a middle knot.")] = None,
+    context: Annotated[
+        int | None, typer.Option(help="Context k of the heat map; default: the median of the fit rows.")
+    ] = None,
     prefix: Annotated[int, typer.Option(help="Prefix u of the heat map.")] = 0,
     budget: Annotated[TimeFromZero | None, typer.Option(help="Draw the line of this budget: 25ms.")] = None,
     as_json: JsonFlag = False,
@@ -54,8 +57,7 @@ def show(
     from ..tables import CostTable
 
     costs = CostTable.load(table)
-    axis = costs.arrays.axes.context_tokens
-    k = axis[len(axis) // 2] if context is None else context
+    k = usual_context(costs) if context is None else context
     emit(TableView(costs, *heat_map(costs, k, prefix, budget, result_console().width)), as_json)
 
 
@@ -64,15 +66,18 @@ def heat_map(
 ) -> tuple[Text, dict[str, Any]]:
     """(picture, values) of bound_ms over n (rows) and c (columns) at one context and prefix.
 
-    Cells outside the domain are blank; columns are thinned to `width` characters. Without a budget no line
-    is drawn.
+    Cells without an answer are dots, cells by order have a ~; columns are thinned to `width` characters. Without a
+    budget no line is drawn.
     """
     import numpy as np
     from rich.text import Text
 
+    from ..tables.support import SupportKind
+
     rows = [0, *table.arrays.axes.decodes]
     columns = _thinned([0, *table.arrays.axes.chunk_tokens], max(width // CELL - 1, 2))
-    cells = [[_bound(table, n, context_tokens, c, prefix_tokens) for c in columns] for n in rows]
+    answers = [[_bound(table, n, context_tokens, c, prefix_tokens) for c in columns] for n in rows]
+    cells = [[bound for bound, _ in row] for row in answers]
     known = [v for row in cells for v in row if v is not None]
     low, high = np.log(min(known, default=1.0)), np.log(max(known, default=2.0))
     text = Text()
@@ -80,10 +85,10 @@ def heat_map(
         f"bound in ms over decodes n (down) and chunk tokens c (across), k {context_tokens}, u {prefix_tokens}\n"
     )
     text.append("  n \\ c " + "".join(f"{c:>8}" for c in columns) + "\n", style="dim")
-    for n, row in zip(rows, cells, strict=True):
+    for n, row in zip(rows, answers, strict=True):
         text.append(f"{n:>7} ", style="dim")
         fitted = True
-        for value in row:
+        for value, kind in row:
             over = budget_ms is not None and value is not None and value > budget_ms
             edge = "|" if over and fitted else " "
             fitted = not over
@@ -92,8 +97,16 @@ def heat_map(
                 text.append("      .", style="dim")
                 continue
             shade = int((np.log(value) - low) / max(high - low, 1e-9) * (len(SHADES) - 1) + 0.5)
-            text.append(f"{value:>7.4g}", style=f"{'white' if shade < DARK else 'black'} on {SHADES[shade]}")
+            mark = "~" if kind is SupportKind.BY_ORDER else ""
+            text.append(
+                f"{mark}{value:.4g}".rjust(7), style=f"{'white' if shade < DARK else 'black'} on {SHADES[shade]}"
+            )
         text.append("\n")
+    kinds = {kind for row in answers for _, kind in row}
+    if SupportKind.BY_ORDER in kinds:
+        text.append("~ not measured: the bound of measured batches with more work\n", style="dim")
+    if kinds & {None, SupportKind.UNKNOWN}:
+        text.append(". no answer: outside the domain, or nothing with as much work was measured\n", style="dim")
     if budget_ms is not None:
         text.append(f"| budget {budget_ms:g} ms: cells left of the line fit\n", style="red")
     values = {
@@ -102,7 +115,11 @@ def heat_map(
         "decodes": rows,
         "chunk_tokens": columns,
     }
-    return text, values | {"bound_ms": cells, "budget_ms": budget_ms}
+    return text, values | {
+        "bound_ms": cells,
+        "support": [[kind for _, kind in row] for row in answers],
+        "budget_ms": budget_ms,
+    }
 
 
 def _thinned(columns: list[int], most: int) -> list[int]:
@@ -114,12 +131,15 @@ def _thinned(columns: list[int], most: int) -> list[int]:
     return [columns[i] for i in np.unique(np.linspace(0, len(columns) - 1, most).astype(int))]
 
 
-def _bound(table: CostTable, n: int, k: int, c: int, u: int) -> float | None:
+def _bound(table: CostTable, n: int, k: int, c: int, u: int) -> tuple[float | None, SupportKind | None]:
+    """The bound and what it rests on; None for what is no batch, and for a kind outside the domain."""
     from ..tables import Batch
+    from ..tables.support import SupportKind
 
     if not n and not c:
-        return None
+        return None, None
     batch = Batch.of(n, k if n else 0, c, u if c else 0)
-    if batch.scene not in table.arrays.ladders or table.domain.refusal_of(batch) is not None:
-        return None
-    return table.bound_ms(batch)
+    if table.domain.refusal_of(batch) is not None:
+        return None, None
+    kind = table.support(batch)
+    return (None if kind is SupportKind.UNKNOWN else table.bound_ms(batch)), kind

@@ -11,6 +11,7 @@ import typer
 
 from .options import Share, ShareBelowAll, TimeFromZero
 from .output import JsonFlag, Result, balance_line, emit, escape, grid, percent
+from .table_lines import factors_line, support_line, usual_context
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -68,6 +69,7 @@ class Sizing(Result):
             "limited_by": budget.limited_by,
             "worst": None if budget.worst is None else budget.worst._asdict(),
             "worst_ms": budget.worst_ms,
+            "support": budget.support,
             "coverage": certificate.coverage if certificate else None,
             "setting": {"name": self.setting, "value": budget.tokens} if self.setting and budget.tokens else None,
             "factors": self.factors,
@@ -97,13 +99,10 @@ class Sizing(Result):
         if budget.worst is not None:
             n, _, c, u = budget.worst
             yield "slowest iteration", f"n {n}, c {c}, u {u}: bound {budget.worst_ms:.3f} ms"
+            yield "rests on", support_line(self.table, budget.support)
         if budget.limited_by == "domain":
             yield "note", "[yellow]limited by what was measured, not by the target: a larger one may do[/]"
-        named = (
-            f"{name.replace('_', ' ')} {'not measured' if factor is None else f'x {factor:.3g}'}"
-            for name, factor in self.factors.items()
-        )
-        yield "factors", ", ".join(named)
+        yield "factors", factors_line(self.table.document.factors)
         if not self.prompts:
             yield "note", "[yellow]for prompts that fit one chunk: give --prompt for longer ones[/]"
         yield "ridge", _ridge_line(ridge, budget.tokens)
@@ -121,7 +120,7 @@ def size(
     ],
     decodes: Annotated[int, typer.Option(help="Decoding requests n that really run together.")],
     context: Annotated[
-        int | None, typer.Option(help="Mean context k of the decodes; default: a middle knot of the table.")
+        int | None, typer.Option(help="Mean context k of the decodes; default: the median of the table's fit rows.")
     ] = None,
     prompt: Annotated[
         list[int] | None, typer.Option(help="Prompt length in tokens, hits included; may be given several times.")
@@ -142,8 +141,7 @@ def size(
     if prefix_hit and not prompt:
         raise UsageError(f"--prefix-hit {prefix_hit:g} without --prompt: expected the prompt lengths it is a share of")
     costs = CostTable.load(table)
-    axis = costs.arrays.axes.context_tokens
-    k = axis[len(axis) // 2] if context is None else context
+    k = usual_context(costs) if context is None else context
     prompts = [Prompt.after_hits(tokens, prefix_hit) for tokens in prompt or ()]
     budget = static_budget(costs, decodes, k, tpot * (1 - headroom), prompts)
     ridge = budget_ridge(costs, decodes, k)

@@ -8,7 +8,9 @@ from .output import escape, percent
 
 if TYPE_CHECKING:
     from ..fitters.metrics import WeightedCoverage
-    from ..tables.schema_v1 import CountsV1, TableV1
+    from ..tables import CostTable
+    from ..tables.schema_v1 import CountsV1, FactorsV1, TableV1
+    from ..tables.support import SupportKind
 
 LOUD_DRIFT = 1.05  # between sessions; above it the machine is not quiet, whatever a sentinel says
 
@@ -71,6 +73,33 @@ def evidence_lines(table: TableV1) -> list[tuple[str, str]]:
     if test and drift is not None and drift > LOUD_DRIFT:
         lines.append(("", f"[yellow]sessions differ by {100 * (drift - 1):.0f}%: this machine is not quiet[/]"))
     return lines
+
+
+def usual_context(table: CostTable) -> int:
+    """The median context k of the rows that a table was fitted on; a middle knot where it does not say."""
+    seen = table.document.observed.get("context_tokens")
+    axis = table.arrays.axes.context_tokens
+    return axis[len(axis) // 2] if seen is None else max(seen.median, 1)
+
+
+def support_line(table: CostTable, kind: SupportKind | None) -> str:
+    """What an answer rests on, in words."""
+    pinned = [] if table.arrays.support is None else table.arrays.support.pinned().items()
+    alone = "".join(f"; {axis.replace('_', ' ')}: only {value:,} was measured" for axis, value in pinned)
+    texts = {
+        "measured": "batches like it were measured",
+        "by order": "[yellow]no batch like it was measured: the bound is that of measured batches with more work[/]",
+    }
+    return texts.get(str(kind), "[yellow]nothing: no batch with as much work was measured[/]") + alone
+
+
+def factors_line(factors: FactorsV1) -> str:
+    """The factors on the bound of unequal contexts and of several chunks, and what a missing one means."""
+    named = {"unequal contexts": factors.unequal_contexts, "several chunks": factors.several_chunks}
+    known = [f"{name} x {factor:.3g}" for name, factor in named.items() if factor is not None]
+    missing = [name for name, factor in named.items() if factor is None]
+    unknown = f"[yellow]{' and '.join(missing)}: not measured, so the bound promises nothing of such batches[/]"
+    return ", ".join(known + ([unknown] if missing else []))
 
 
 def fitter_lines(table: TableV1) -> list[tuple[str, str]]:

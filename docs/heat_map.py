@@ -10,15 +10,15 @@ from rich.console import Console
 
 import chunkfit
 from chunkfit.cli.show import heat_map
+from chunkfit.cli.table_lines import usual_context
 
 WIDTH = 96
 
 
 def main(table: str, budget_ms: str) -> None:
     costs = chunkfit.load(table)
-    axis = costs.arrays.axes.context_tokens
     console = Console(record=True, width=WIDTH, file=io.StringIO())
-    console.print(heat_map(costs, axis[len(axis) // 2], 0, float(budget_ms), WIDTH)[0])
+    console.print(heat_map(costs, usual_context(costs), 0, float(budget_ms), WIDTH)[0])
     title = f"chunkfit show table.json --budget {float(budget_ms):g}ms   ({costs.fingerprint.title()})"
     (Path(__file__).parent / "images" / "heat-map.svg").write_text(console.export_svg(title=title))
 

@@ -7,14 +7,17 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from ..files.errors import CertificationError
 from ..profiler.columns import PAIRED
 from ..profiler.microbench.results import MicrobenchV1
 from ..profiler.profile import Profile
+from ..tables.batch import AXES
 from ..tables.cost_table import CostTable
 from ..tables.fingerprint import require_same
 from ..tables.grid import scene_of
-from ..tables.schema_v1 import FactorsV1, FitterV1, MarginPartV1
+from ..tables.schema_v1 import FactorsV1, FitterV1, MarginPartV1, RangeV1
 from .build import Built, build
 from .certify import certificate, law_of, majorant_gap, tested
 from .estimators.registry import AUTO
@@ -87,6 +90,7 @@ def fit(
         fingerprint=profile.meta.fingerprint,
         aggregation=profile.meta.aggregation,
         profile_sha256=profile_sha256,
+        observed=_observed(fit_rows),
         fitter=FitterV1(
             name=selection.winner.name,
             options=_options(built.steps, new_steps, selection, fit_rows),
@@ -117,6 +121,18 @@ def _usable(rows: Rows) -> Rows:
             "profile more points (a larger time budget)"
         )
     return rows.where(rows.mask_of(kept))
+
+
+def _observed(rows: Rows) -> dict[str, RangeV1]:
+    """Of each axis, over the rows whose batches have it: a context without decodes is none, a prefix needs a chunk."""
+    n, _, c, _ = rows.points.T
+    there = {"decodes": n > 0, "context_tokens": n > 0, "chunk_tokens": c > 0, "prefix_tokens": c > 0}
+    ranges = {}
+    for column, axis in enumerate(AXES):
+        values = np.sort(rows.points[there[axis], column])
+        if len(values):
+            ranges[axis] = RangeV1(low=int(values[0]), median=int(values[len(values) // 2]), high=int(values[-1]))
+    return ranges
 
 
 def _options(steps: tuple[int, ...], new_steps: list[FoundStep], selection: Selection, rows: Rows) -> dict[str, Any]:

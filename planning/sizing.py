@@ -18,6 +18,7 @@ from ..tables.batch import Batch, Point
 from ..tables.cost_table import CostTable
 from ..tables.fingerprint import Fingerprint, Severity, severity
 from ..tables.grid import Points
+from ..tables.support import SupportKind
 from .ridge import ENOUGH, Ridge, find_ridge
 
 # What the token budget is called by the engine a table was measured on: those count decodes in it.
@@ -63,7 +64,7 @@ class Budget:
     """tokens: the largest n + c of an iteration, 0 where not even one prompt token fits beside the decodes.
 
     limited_by: "target", or "domain" where a larger budget was not measured. worst: (n, k, c, u) of the slowest
-    iteration that the budget allows, worst_ms its bound.
+    iteration that the budget allows, worst_ms its bound, support what that rests on.
     """
 
     tokens: int
@@ -71,6 +72,7 @@ class Budget:
     limit_ms: float
     worst: Point | None
     worst_ms: float | None
+    support: SupportKind | None = None
 
 
 def static_budget(
@@ -110,7 +112,9 @@ def static_budget(
     if slowest(least)[1] > limit_ms:
         return Budget(0, "target", limit_ms, None, None)
     tokens = _last(least, top, lambda b: slowest(b)[1] <= limit_ms)
-    return Budget(tokens, "domain" if tokens == top else "target", limit_ms, *slowest(tokens))
+    worst, worst_ms = slowest(tokens)
+    limited_by = "domain" if tokens == top else "target"
+    return Budget(tokens, limited_by, limit_ms, worst, worst_ms, table.support_of(worst))
 
 
 def budget_ridge(table: CostTable, decodes: int, context_tokens: int) -> Ridge | None:
@@ -128,8 +132,11 @@ def budget_ridge(table: CostTable, decodes: int, context_tokens: int) -> Ridge |
     state = np.asarray([[decodes, context_tokens, 0, 0]])
     points = np.repeat(state, len(chunks), axis=0)
     points[:, 2] = chunks
-    expected = table.read(points)[0]
-    return find_ridge(decodes + chunks, expected) if (expected > 0).all() else None
+    known = table.arrays.answers(points)
+    if known.sum() < ENOUGH:
+        return None
+    expected = table.read(points[known])[0]
+    return find_ridge(decodes + chunks[known], expected) if (expected > 0).all() else None
 
 
 def retune_fields(fingerprint: Fingerprint) -> dict[str, dict[str, object]]:
@@ -170,10 +177,11 @@ def _inside(table: CostTable, budget: int, decodes: int, context_tokens: int, pr
 
 
 def _outside(table: CostTable, points: Points, prompts: Sequence[Prompt]) -> NDArray[np.intp]:
-    """Rows outside the domain. Without prompts a chunk is one request, which its context length limits."""
+    """Rows without an answer. Without prompts a chunk is one request, which its context length limits."""
     inside = table.domain.contains(points)
     if not prompts:
         inside &= points[:, 2] <= table.domain.context_length
+    inside[inside] = table.arrays.answers(points[inside])
     return np.flatnonzero(~inside)
 
 
@@ -186,9 +194,11 @@ def _require_inside(table: CostTable, points: Points, prompts: Sequence[Prompt])
         )
     wrong = _outside(table, points, prompts)
     if wrong.size:
-        n, k, c, u = points[wrong[0]].tolist()
+        point = Point(*points[wrong[0]].tolist())
+        n, k, c, u = point
+        reason = domain.refusal(*point) or table.arrays.not_measured(point)
         raise OutOfDomainError(
-            f"iteration (n {n}, k {k}, c {c}, u {u}), which any budget allows: {domain.refusal(n, k, c, u)}; "
+            f"iteration (n {n}, k {k}, c {c}, u {u}), which any budget allows: {reason}; "
             "profile a larger domain or ask for fewer decodes, a shorter context or shorter prompts"
         )
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from .batch import SCENES as SCENES
     from .batch import Batch as Batch
     from .batch import Chunk as Chunk
+    from .batch import Point as Point
     from .batch import Scene as Scene
     from .cost_table import CostTable as CostTable
     from .domain import Domain as Domain
@@ -27,6 +28,7 @@ HOMES = {
     "Domain": ".domain",
     "Fingerprint": ".fingerprint",
     "OutOfDomainError": "..files.errors",
+    "Point": ".batch",
     "Scene": ".batch",
 }
 __all__ = [
@@ -38,6 +40,7 @@ __all__ = [
     "Domain",
     "Fingerprint",
     "OutOfDomainError",
+    "Point",
     "Scene",
 ]
 __getattr__ = lazy_names(__name__, HOMES)

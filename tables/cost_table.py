@@ -223,6 +223,7 @@ class CostTable:
         max_chunk: int | None = None,
         align: int = 1,
         longest_context: int | None = None,
+        chunks: int = 1,
     ) -> int:
         """Largest chunk whose iteration with the decodes has bound_ms <= budget_ms; 0 when none fits.
 
@@ -239,6 +240,7 @@ class CostTable:
             align: the other candidates are its multiples. Candidates outside the domain are left out.
             longest_context: the longest context of a decode. Default: all are equal; where they are not the answer
                 may be too large by the table's factor.
+            chunks: how many prompts' chunks the answer is the sum of; of several each must fit the context length.
 
         Raises:
             OutOfDomainError: the state lies outside the domain without any chunk.
@@ -251,14 +253,15 @@ class CostTable:
         n, u = decodes, prefix_tokens
         k = context_tokens if n else 0
         longest = longest_context if n and longest_context is not None else k
-        if n < 0 or u < 0 or max_chunk < 0 or align < 1 or (n and k < 1) or longest < k or budget_ms != budget_ms:
+        possible = min(n, u, max_chunk) >= 0 and min(align, chunks) >= 1 and (not n or k >= 1) and longest >= k
+        if not possible or budget_ms != budget_ms:
             raise UsageError(
                 f"largest_chunk(decodes={decodes}, context_tokens={context_tokens}, prefix_tokens={prefix_tokens}, "
-                f"budget_ms={budget_ms}, max_chunk={max_chunk}, align={align}, longest_context={longest_context}): "
-                "expected whole numbers >= 0, a context of at least 1 token and none longer than the longest, "
-                "align >= 1 and a budget that is a number"
+                f"budget_ms={budget_ms}, max_chunk={max_chunk}, align={align}, longest_context={longest_context}, "
+                f"chunks={chunks}): expected whole numbers >= 0, a context of at least 1 token and none longer than "
+                "the longest, align and chunks >= 1, and a budget that is a number"
             )
-        tokens = largest_chunk(self.bound, n, k, longest, u, budget_ticks(budget_ms), max_chunk, align, 1)
+        tokens = largest_chunk(self.bound, n, k, longest, u, budget_ticks(budget_ms), max_chunk, align, chunks)
         if tokens == OUTSIDE:
             raise self._no_chunk(n, k, longest, u)
         return tokens

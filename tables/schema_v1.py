@@ -92,6 +92,14 @@ class SupportV1(Strict):
     )
 
 
+class RangeV1(Strict):
+    """Of one coordinate over the fit rows whose batches have it."""
+
+    low: Count
+    median: Count
+    high: Count
+
+
 class FitterV1(Strict):
     name: str = Field(description="estimator")
     options: dict[str, Any] = Field(description="what it was run with")
@@ -197,6 +205,7 @@ class TableV1(Strict):
     axes: AxesV1
     scenes: Annotated[dict[Scene, SceneV1], Field(min_length=1)]
     support: SupportV1 | None = Field(description="null: every batch of the domain was measured")
+    observed: dict[str, RangeV1] = Field(description="by axis, of the fit rows; empty where the rows are not known")
     fitter: FitterV1
     margin: list[MarginPartV1]
     factors: FactorsV1

@@ -9,6 +9,7 @@ from support.chunk_of import chunk_of
 
 from chunkfit import Batch, CostTable
 from chunkfit.cli.main import COMMANDS
+from chunkfit.cli.table_lines import usual_context
 from chunkfit.tables.document import checksum
 from chunkfit.tables.grid import to_ms
 
@@ -33,15 +34,40 @@ def test_every_command_has_help_with_an_example(name, command):
 
 def test_chunk_answers_with_its_margin(made, command):
     table = CostTable.load(made / "table.json")
-    done = command("chunk", made / "table.json", "--decodes", 40, "--context", 1000, "--budget", "25ms", "--json")
+    state = ("--decodes", 40, "--context", 1000, "--equal-contexts")
+    done = command("chunk", made / "table.json", *state, "--budget", "25ms", "--json")
     answer = done.json
     assert answer["chunk_tokens"] == chunk_of(table)
     assert answer["bound_ms"] == table.bound_ms(Batch.of(40, 1000, answer["chunk_tokens"]))
     assert answer["margin_ms"] == answer["bound_ms"] - answer["expected_ms"]
     assert answer["synthetic"] is True
-    text = command("chunk", made / "table.json", "--decodes", 40, "--context", 1000, "--budget", "0.025s").out
+    assert (answer["support"], answer["limited_by"]) == ("measured", "budget")
+    text = command("chunk", made / "table.json", *state, "--budget", "0.025s").out
     assert f"largest chunk: {answer['chunk_tokens']} tokens" in text
     assert "SYNTHETIC" in text
+
+
+def test_chunk_and_size_agree_at_one_state(made, command):
+    """Contexts are unequal unless said, in both; `chunk` also says what equal ones and several prompts would take."""
+    table = CostTable.load(made / "table.json")
+    state = ("--decodes", 40, "--context", 1000)
+    sized = command("size", made / "table.json", *state, "--tpot", "25ms", "--headroom", 0, "--json").json
+    answer = command("chunk", made / "table.json", *state, "--budget", "25ms", "--json").json
+    assert answer["chunk_tokens"] == sized["chunk_tokens"]
+    assert sized["support"] == answer["support"] == "measured"
+    assert table.document.factors.unequal_contexts > 1
+    assert answer["equal_contexts_tokens"] == chunk_of(table) > answer["chunk_tokens"]
+    longest = answer["longest_context_tokens"]
+    assert answer["several_chunks_tokens"] == chunk_of(table, longest_context=longest, chunks=2)
+
+
+def test_chunk_takes_the_usual_context_of_the_rows_without_one(made, command):
+    table = CostTable.load(made / "table.json")
+    median = table.document.observed["context_tokens"].median
+    answer = command("chunk", made / "table.json", "--decodes", 8, "--budget", "25ms", "--json").json
+    assert answer["context_tokens"] == usual_context(table) == median
+    done = command("chunk", made / "table.json", "--decodes", 8, "--budget", "25ms")
+    assert f"k {median} (median of the fit rows)" in done.out
 
 
 def test_chunk_takes_the_longest_context(made, command):
@@ -49,7 +75,10 @@ def test_chunk_takes_the_longest_context(made, command):
     state = ("--decodes", 40, "--context", 1000, "--budget", "25ms", "--json")
     answer = command("chunk", made / "table.json", *state, "--longest-context", 30_000).json
     assert answer["chunk_tokens"] == chunk_of(table, longest_context=30_000)
-    assert answer["chunk_tokens"] < command("chunk", made / "table.json", *state).json["chunk_tokens"]
+    equal = command("chunk", made / "table.json", *state, "--equal-contexts").json
+    assert answer["chunk_tokens"] < equal["chunk_tokens"]
+    both = command("chunk", made / "table.json", *state, "--equal-contexts", "--longest-context", 30_000)
+    assert (both.code, "expected one of them" in both.err) == (2, True)
     batch = Batch.with_chunks([30_000, *[256] * 25, *[257] * 14], [(answer["chunk_tokens"], 0)])
     assert (batch.context_tokens, answer["bound_ms"]) == (1000, table.bound_ms(batch))
     for longest in (999, 39_962):
@@ -73,7 +102,7 @@ def test_chunk_says_when_the_decodes_alone_are_late(made, command):
         (["--decodes", 4, "--context", 9, "--budget", "25"], 2, "a number with its unit"),
         (["--decodes", 4, "--context", 9, "--budget", "fast"], 2, "a number with its unit"),
         (["--decodes", 4000, "--context", 9, "--budget", "25ms"], 1, "decodes n = 4,000 is above the measured limit"),
-        (["--decodes", 4, "--budget", "25ms"], 2, "context of at least 1"),
+        (["--decodes", 4, "--context", 0, "--budget", "25ms"], 2, "context of at least 1"),
         (["--decodes", "four", "--budget", "25ms"], 2, "--decodes"),
         (["--budget", "25ms"], 2, "decodes"),
     ],

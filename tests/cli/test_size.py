@@ -66,7 +66,7 @@ def test_it_says_what_should_trigger_another_look_and_what_was_left_out():
     assert "tensor_parallel" in out
     assert "prefix hit rate" in out
     assert "give --prompt" in out
-    assert "unequal contexts not measured, several chunks not measured" in out
+    assert "unequal contexts and several chunks: not measured, so the bound promises nothing of such batches" in out
     out = Answer(TABLE, "--decodes", 40, "--tpot", "3s", "--prompt", 4000).out
     assert "limited by what was measured" in out
     assert "unknown: whole" in out

@@ -24,6 +24,7 @@ def table_of(arrays: TableArrays, **changes) -> CostTable:
         "fingerprint": Fingerprint(device_kind="synthetic", device_name="random", engine="none"),
         "aggregation": "iteration",
         "profile_sha256": None,
+        "observed": {},
         "fitter": FitterV1(name="random", options={}, coefficients={}),
         "margin": [],
         "factors": FactorsV1(unequal_contexts=None, several_chunks=None, session_drift=None),
