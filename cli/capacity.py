@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .options import AllowRefuted
 from .output import JsonFlag, emit_data
 from .study_options import (
     Cost,
@@ -66,6 +67,7 @@ def capacity(
     out: Out = None,
     resume: Resume = False,
     overwrite: Overwrite = False,
+    allow_refuted: AllowRefuted = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Highest rate at which so many requests are good, by bisection, for each policy, workload and target.
@@ -85,7 +87,7 @@ def capacity(
     kept.check()
     decision_us = 1000 * milliseconds(decision_time, "--decision-time")
     share, nearness = percentage(good, "--good"), percentage(tolerance, "--tolerance")
-    belief, real = policy_cost(cost), true_cost(truth, cost)
+    belief, real = policy_cost(cost, allow_refuted), true_cost(truth, cost, allow_refuted)
     setting = Setting(belief.name, real.name, criterion, max_running, kv_tokens, decision_us)
     asked = [
         (cell(policy_text, workload_text, 0, setting, **replaced), workload_text, replaced)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .options import TimeFromZero
+from .options import AllowRefuted, TimeFromZero
 from .output import JsonFlag, Result, emit, escape, grid
-from .table_lines import factors_line, support_line, usual_context
+from .table_lines import factors_line, support_line, usual_context, verdict_line
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -41,6 +41,7 @@ class ChunkAnswer(Result):
     several_chunks_tokens: int
     support: SupportKind | None
     limited_by: str
+    verdict: str | None
     coverage: float | None
     confidence: float | None
     calibration_points: int | None
@@ -75,6 +76,7 @@ def chunk(
     prefix: Annotated[int, typer.Option(help="Prompt tokens u already computed before the chunk.")] = 0,
     max_chunk: Annotated[int | None, typer.Option(help="Largest chunk wanted, such as what remains.")] = None,
     align: Annotated[int, typer.Option(help="The chunk is a multiple of this, or --max-chunk itself.")] = 1,
+    allow_refuted: AllowRefuted = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Largest prefill chunk for a state within a time budget, and what the answer rests on.
@@ -83,10 +85,12 @@ def chunk(
     """
     from ..files.errors import UsageError
     from ..tables import Batch, CostTable
+    from ..tables.verdict import require_usable
 
     if equal_contexts and longest_context is not None:
         raise UsageError("--equal-contexts and --longest-context: contexts are equal or not; expected one of them")
     costs = CostTable.load(table)
+    require_usable(costs.document.verdict, str(table), allow_refuted)
     k = 0 if decodes < 1 else usual_context(costs) if context is None else context
     longest = k if equal_contexts else _longest(costs, decodes, k) if longest_context is None else longest_context
     contexts = _contexts(decodes, k, longest)
@@ -125,6 +129,7 @@ def chunk(
         several_chunks_tokens=largest(longest, 2),
         support=support,
         limited_by=limited_by,
+        verdict=None if costs.document.verdict is None else costs.document.verdict.grade.value,
         coverage=certificate.coverage if certificate else None,
         confidence=certificate.confidence if certificate else None,
         calibration_points=certificate.points if certificate else None,
@@ -137,6 +142,7 @@ def chunk(
 
 def _lines(table: CostTable, answer: ChunkAnswer, usual: bool, note: str) -> Iterator[tuple[str, str]]:
     """The answer for people."""
+    yield from verdict_line(table.document)
     yield "measured on", escape(answer.measured_on)
     default = " (median of the fit rows)" if usual and answer.decodes > 0 else ""
     yield "state", f"n {answer.decodes}, k {answer.context_tokens}{default}, u {answer.prefix_tokens}"

@@ -11,7 +11,7 @@ import typer
 
 from .options import Coverage, OpenShare
 from .output import JsonFlag, Result, emit, grid
-from .table_lines import evidence_lines, fitter_lines, summary_of, traffic_lines
+from .table_lines import evidence_lines, fitter_lines, summary_of, traffic_lines, verdict_lines
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -42,7 +42,12 @@ class Fitted(Result):
 
     def lines(self) -> list[tuple[str, str]]:
         document = self.table.document
-        return [*fitter_lines(document), *evidence_lines(document), *traffic_lines(self.by_traffic)]
+        return [
+            *verdict_lines(document),
+            *fitter_lines(document),
+            *evidence_lines(document),
+            *traffic_lines(self.by_traffic),
+        ]
 
     def shown(self) -> Iterator[RenderableType]:
         yield grid(self.lines())
@@ -61,13 +66,14 @@ def fit(
     ] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Fit expected time and bound, certify the bound, write the table.
+    """Fit expected time and bound, certify the bound, judge the table, write it. Exit 1 where it must not be used.
 
     Example: chunkfit fit profile.parquet --out table.json
     """
     from ..fitters.fit import fit as fit_table
     from ..profiler.microbench.results import load
     from ..profiler.profile import Profile, concat, file_sha256
+    from ..tables.verdict import Grade
 
     # A table of several files names none of them: it is checked against the file they were joined into.
     rows = Profile.load(profile[0]) if len(profile) == 1 else concat([Profile.load(path) for path in profile])
@@ -78,3 +84,5 @@ def fit(
     )
     table.save(out)
     emit(Fitted.of(out, table, rows), as_json)
+    if table.document.verdict is not None and table.document.verdict.grade is Grade.DO_NOT_USE:
+        raise typer.Exit(1)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .exit_codes import INTERRUPTED
-from .options import Attention, Model
+from .options import AllowRefuted, Attention, Model
 from .output import JsonFlag, emit_data, progress_console
 
 if TYPE_CHECKING:
@@ -60,6 +60,7 @@ def live(
     attention: Attention = None,
     seed: Annotated[int, typer.Option(help="Of requests, prompts and weights.")] = 0,
     out: Annotated[Path, typer.Option(help="Folder of live.json and iterations.csv.")] = Path("chunkfit-live"),
+    allow_refuted: AllowRefuted = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Serve a workload under several policies in real time; compare every iteration with the table's bound.
@@ -78,6 +79,7 @@ def live(
     from ..scheduler.live.slo_targets import maker, targets_for
     from ..scheduler.serving_metrics import criterion_named
     from ..tables import CostTable
+    from ..tables.verdict import require_usable
     from .live_display import Display
     from .output import escape
 
@@ -90,6 +92,7 @@ def live(
     soak_s = None if soak is None else milliseconds(soak, "--soak") / 1e3
     policies = policies_of(policy)
     costs = CostTable.load(table)
+    require_usable(costs.document.verdict, str(table), allow_refuted)
     limits = limits_of(costs, max_running, kv_tokens)
     targets = targets_for(costs, limits, workload, ttft, tpot)
     plan = SessionPlan(

@@ -20,6 +20,9 @@ ShareBelowAll = Annotated[float, SHARE_BELOW_ALL]
 OpenShare = Annotated[float, OPEN_SHARE]
 MinutesAboveZero = Annotated[float, number("a number of minutes above 0, such as 2", above=True)]
 
+AllowRefuted = Annotated[
+    bool, typer.Option("--allow-refuted", help="Take a table whose verdict is 'do not use' all the same.")
+]
 Coverage = Annotated[OpenShare, typer.Option(help="Share of iterations the bound must cover.")]
 Model = Annotated[
     str | None,

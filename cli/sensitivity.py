@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .options import AllowRefuted
 from .output import JsonFlag, emit_data
 from .study_options import (
     Cost,
@@ -54,6 +55,7 @@ def sensitivity(
     resume: Resume = False,
     overwrite: Overwrite = False,
     plot: Plot = False,
+    allow_refuted: AllowRefuted = False,
     as_json: JsonFlag = False,
 ) -> None:
     """One parameter at several values, all else as it is: goodput, and who misses what.
@@ -84,7 +86,7 @@ def sensitivity(
     for policy_text in split_list(policy, "--policy"):
         for value in tried:
             said = varied.set(Texts(policy_text, cost, truth), value)
-            belief, real = policy_cost(said.belief), true_cost(said.truth, said.belief)
+            belief, real = policy_cost(said.belief, allow_refuted), true_cost(said.truth, said.belief, allow_refuted)
             costs |= {belief.name: belief, real.name: real}
             setting = Setting(
                 belief.name,
@@ -103,7 +105,7 @@ def sensitivity(
         rows = slice(index * seeds, (index + 1) * seeds)
         (group,) = groups(cells[rows], reports[rows])
         lines.setdefault(policy_text, []).append((value, group))
-    base, real = policy_cost(cost), true_cost(truth, cost)
+    base, real = policy_cost(cost, allow_refuted), true_cost(truth, cost, allow_refuted)
     data: dict[str, Any] = facts(
         Setting(base.name, real.name, criterion, max_running, kv_tokens, decision_us),
         real,

@@ -11,7 +11,7 @@ import typer
 
 from .options import TimeFromZero
 from .output import JsonFlag, Result, emit, grid, result_console
-from .table_lines import evidence_lines, summary_of, usual_context
+from .table_lines import evidence_lines, summary_of, usual_context, verdict_lines
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -37,7 +37,7 @@ class TableView(Result):
         return summary_of(self.table.document) | {"heat_map": self.bounds}
 
     def shown(self) -> Iterator[RenderableType]:
-        yield grid(evidence_lines(self.table.document))
+        yield grid([*verdict_lines(self.table.document), *evidence_lines(self.table.document)])
         yield self.picture
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from .options import AllowRefuted
 from .output import JsonFlag, emit_data
 from .study_options import (
     Cost,
@@ -68,6 +69,7 @@ def simulate(
     overwrite: Overwrite = False,
     plot: Plot = False,
     log: Log = False,
+    allow_refuted: AllowRefuted = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Every policy on every workload, rate, target and seed. Figures are means over seeds; one run is shown whole.
@@ -92,7 +94,7 @@ def simulate(
     decision_us = 1000 * milliseconds(decision_time, "--decision-time")
     if log and out is None:
         raise UsageError("--log without --out: expected the folder, such as --out study")
-    belief, real = policy_cost(cost), true_cost(truth, cost)
+    belief, real = policy_cost(cost, allow_refuted), true_cost(truth, cost, allow_refuted)
     costs: Costs = {belief.name: belief, real.name: real}
     setting = Setting(belief.name, real.name, criterion, max_running, kv_tokens, decision_us)
     cells = [

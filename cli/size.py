@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .options import Share, ShareBelowAll, TimeFromZero
+from .options import AllowRefuted, Share, ShareBelowAll, TimeFromZero
 from .output import JsonFlag, Result, balance_line, emit, escape, grid, percent
-from .table_lines import factors_line, support_line, usual_context
+from .table_lines import factors_line, support_line, usual_context, verdict_line
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -70,6 +70,7 @@ class Sizing(Result):
             "worst": None if budget.worst is None else budget.worst._asdict(),
             "worst_ms": budget.worst_ms,
             "support": budget.support,
+            "verdict": None if self.table.document.verdict is None else self.table.document.verdict.grade,
             "coverage": certificate.coverage if certificate else None,
             "setting": {"name": self.setting, "value": budget.tokens} if self.setting and budget.tokens else None,
             "factors": self.factors,
@@ -92,6 +93,7 @@ class Sizing(Result):
 
     def _lines(self) -> Iterator[tuple[str, str]]:
         budget, ridge, facts = self.budget, self.ridge, self.table.fingerprint
+        yield from verdict_line(self.table.document)
         yield "measured on", escape(facts.title())
         yield "target", f"{self.target_ms:g} ms, {100 * self.headroom:g}% of it left free: {budget.limit_ms:g} ms"
         yield "decodes", f"up to {self.decodes} of mean context {self.context_tokens:,}"
@@ -127,6 +129,7 @@ def size(
     ] = None,
     prefix_hit: Annotated[Share, typer.Option(help="Share of each prompt found in the prefix cache.")] = 0.0,
     headroom: Annotated[ShareBelowAll, typer.Option(help="Share of the target left free.")] = 0.05,
+    allow_refuted: AllowRefuted = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Largest static token budget n + c under a TPOT target, the ridge, and what the chunking costs.
@@ -137,10 +140,12 @@ def size(
     from ..planning.chunk_tax import chunk_tax
     from ..planning.sizing import Prompt, budget_ridge, retune_fields, static_budget
     from ..tables import CostTable
+    from ..tables.verdict import require_usable
 
     if prefix_hit and not prompt:
         raise UsageError(f"--prefix-hit {prefix_hit:g} without --prompt: expected the prompt lengths it is a share of")
     costs = CostTable.load(table)
+    require_usable(costs.document.verdict, str(table), allow_refuted)
     k = usual_context(costs) if context is None else context
     prompts = [Prompt.after_hits(tokens, prefix_hit) for tokens in prompt or ()]
     budget = static_budget(costs, decodes, k, tpot * (1 - headroom), prompts)

@@ -22,7 +22,31 @@ def summary_of(table: TableV1) -> dict[str, Any]:
     summary = {key: dumped[key] for key in kept}
     summary["synthetic"] = table.fingerprint.synthetic
     summary["axes"] = {name: axis["knots"] for name, axis in dumped["axes"].items()}
-    return summary | {key: dumped[key] for key in ("margin", "factors", "certificate", "test", "gap")}
+    judged = ("observed", "margin", "factors", "verdict", "certificate", "test", "gap")
+    return summary | {key: dumped[key] for key in judged}
+
+
+GRADE_STYLES = {"good": "green", "wide": "yellow", "do not use": "bold red"}
+
+
+def verdict_lines(table: TableV1) -> list[tuple[str, str]]:
+    """The grade, then each concern with its reason and what to do."""
+    if table.verdict is None:
+        return []
+    grade = table.verdict.grade.value
+    lines = [("verdict", f"[{GRADE_STYLES[grade]}]{grade}[/]")]
+    for concern in table.verdict.concerns:
+        advice = f": {concern.advice}" if concern.advice else ""
+        lines.append((f"  {concern.name.replace('_', ' ')}", escape(concern.reason + advice)))
+    return lines
+
+
+def verdict_line(table: TableV1) -> list[tuple[str, str]]:
+    """One line for every command that uses the table: the grade and the first reason for it."""
+    if table.verdict is None:
+        return []
+    grade = table.verdict.grade.value
+    return [("verdict", f"[{GRADE_STYLES[grade]}]{escape(table.verdict.title())}[/]")]
 
 
 def evidence_lines(table: TableV1) -> list[tuple[str, str]]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .output import JsonFlag, Result, emit, escape, grid
-from .table_lines import evidence_lines
+from .table_lines import evidence_lines, verdict_lines
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -42,7 +42,7 @@ class Validation(Result):
         if not self.findings and self.document is not None:
             alone = "file alone: structure and checksum"
             yield f"[green]valid[/] ({'file and profile: all figures recomputed' if self.profile else alone})"
-            yield grid(evidence_lines(self.document))
+            yield grid([*verdict_lines(self.document), *evidence_lines(self.document)])
 
 
 def validate(

@@ -30,6 +30,10 @@ class TableFormatError(ChunkfitError):
     """A table file that cannot be read: cut, edited, of another version, too large."""
 
 
+class RefutedTableError(ChunkfitError):
+    """A decision was asked of a table whose verdict is "do not use"."""
+
+
 class ProfileFormatError(ChunkfitError):
     """A profile or journal that cannot be read or holds impossible rows."""
 

@@ -13,6 +13,7 @@ from ..files.errors import CertificationError
 from ..profiler.columns import PAIRED
 from ..profiler.microbench.results import MicrobenchV1
 from ..profiler.profile import Profile
+from ..tables.arrays import support_document
 from ..tables.batch import AXES
 from ..tables.cost_table import CostTable
 from ..tables.fingerprint import require_same
@@ -27,6 +28,7 @@ from .rows import Rows, held_out, rows_of, shared_rows
 from .select import Selection
 from .steps import FoundStep
 from .support import in_measured_boxes, measured_support
+from .verdict import verdict_of_fit
 
 MIN_FIT_POINTS = 5  # per scene: with fewer the table has no such scene
 
@@ -84,6 +86,17 @@ def fit(
     arrays = built.closed(unclosed)
     unequal, chunks = (pair_factor(profile, role) for role in PAIRED)
     answered = test.where(arrays.answers(test.points))
+    if not len(answered):
+        raise CertificationError(
+            f"none of the {len(test)} test rows has an answer: no batch with as much work was measured before; "
+            "expected a log whose later batches resemble the earlier ones: ingest it with --split points, or log more"
+        )
+
+    certified = certificate(arrays, calibrate, coverage, confidence, law_of(profile.meta))
+    figures = tested(arrays, answered)
+    factors = FactorsV1(unequal_contexts=unequal.factor, several_chunks=chunks.factor, session_drift=drift.factor)
+    stored_support = None if support is None else support_document(support)
+    unanswered = 1 - len(answered) / len(test)
 
     return CostTable.of(
         arrays,
@@ -97,9 +110,10 @@ def fit(
             coefficients={scene.value: dict(model.coefficients) for scene, model in built.models.items()},
         ),
         margin=_margin_parts(margins, drift, selection.noise.name, unequal, chunks),
-        factors=FactorsV1(unequal_contexts=unequal.factor, several_chunks=chunks.factor, session_drift=drift.factor),
-        certificate=certificate(arrays, calibrate, coverage, confidence, law_of(profile.meta)),
-        test=tested(arrays, answered),
+        factors=factors,
+        verdict=verdict_of_fit(profile.meta, certified, figures, factors, stored_support, unanswered),
+        certificate=certified,
+        test=figures,
         gap=majorant_gap(arrays, unclosed, built.surfaces, answered),
     )
 

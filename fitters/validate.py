@@ -34,6 +34,7 @@ from .noise import refitted
 from .numerics import one_blas_thread
 from .rows import Rows, held_out, rows_of, shared_rows
 from .support import in_measured_boxes, measured_support
+from .verdict import verdict_of_fit
 
 RELATIVE_TOLERANCE = 1e-9  # library versions may differ in the last digits of a beta quantile
 
@@ -65,7 +66,9 @@ def evidence_findings(table: TableV1, profile_path: str | Path) -> list[Finding]
         findings += _support(table, profile, calibrate)
         measured = in_measured_boxes(calibrate, arrays.support)
         findings += _certificate(table, arrays, measured, law_of(profile.meta))
-        findings += _test(table, arrays, test.where(arrays.answers(test.points)))
+        answered = test.where(arrays.answers(test.points))
+        findings += _test(table, arrays, answered)
+        findings += _verdict(table, profile, 1 - len(answered) / len(test))
     except ChunkfitError as error:
         findings.append(Finding("evidence", str(profile_path), str(error)))
     return findings
@@ -77,6 +80,13 @@ def _support(table: TableV1, profile: Profile, calibrate: Rows) -> Iterator[Find
     document = None if fresh is None else support_document(fresh)
     if document != table.support:
         yield Finding("evidence", "$.support", "differs from the boxes that the profile has rows in and around")
+
+
+def _verdict(table: TableV1, profile: Profile, unanswered_share: float) -> Iterator[Finding]:
+    if table.verdict is None or table.certificate is None or table.test is None:
+        return
+    fresh = verdict_of_fit(profile.meta, table.certificate, table.test, table.factors, table.support, unanswered_share)
+    yield from _compare(table.verdict.model_dump(mode="json"), fresh.model_dump(mode="json"), "$.verdict")
 
 
 def _provenance(table: TableV1, profile: Profile, path: str | Path) -> Iterator[Finding]:

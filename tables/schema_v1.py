@@ -22,6 +22,7 @@ from .domain import Domain
 from .fingerprint import Fingerprint
 from .grid import SCENE_AXES
 from .lookup import MAX_TICKS, TICKS_PER_MS
+from .verdict import VerdictV1
 
 # Of n, k, c, u: where scenes meet at a node; a context may begin anywhere.
 FIRST_KNOTS = (1, None, 1, 0)
@@ -209,6 +210,7 @@ class TableV1(Strict):
     fitter: FitterV1
     margin: list[MarginPartV1]
     factors: FactorsV1
+    verdict: VerdictV1 | None = Field(description="how far the table may be relied on; null: nobody judged it")
     certificate: CertificateV1 | None = Field(description="null: nothing was certified")
     test: TestV1 | None
     gap: GapV1 | None

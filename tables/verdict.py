@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from pydantic import Field
 
+from ..files.errors import RefutedTableError
 from ..files.strict import Strict
 
 
@@ -49,3 +50,23 @@ class VerdictV1(Strict):
             return self.grade.value
         more = f" (and {len(worst) - 1} more)" if worst[1:] else ""
         return f"{self.grade.value}: {worst[0].reason}{more}"
+
+
+def require_usable(verdict: VerdictV1 | None, where: str, allow_refuted: bool) -> None:
+    """Check that decisions may rest on a table.
+
+    Args:
+        verdict: of the table.
+        where: its file, for the message.
+        allow_refuted: accept any verdict.
+
+    Raises:
+        RefutedTableError: the verdict is "do not use".
+    """
+    if verdict is None or verdict.grade is not Grade.DO_NOT_USE or allow_refuted:
+        return
+    worst = verdict.concerns[0]
+    raise RefutedTableError(
+        f"{where}: {verdict.title()}; expected a table that its own test session does not refute: {worst.advice}, or "
+        "allow it all the same (--allow-refuted)"
+    )

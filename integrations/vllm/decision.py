@@ -13,6 +13,7 @@ from ...scheduler.serving_state import NEVER, State, mean_context
 from ...tables.cost_table import CostTable
 from ...tables.fingerprint import Fingerprint, require_same
 from ...tables.lookup import TICKS_PER_MS
+from ...tables.verdict import require_usable
 from .options import Options
 from .state import Decodes, PolicyState, PromptState, Room
 
@@ -104,6 +105,7 @@ def load_table(options: Options, engine: Fingerprint) -> CostTable:
             '\'{"chunkfit": {"table": "table.json", "tpot_ms": 25}}\''
         )
     table = CostTable.load(options.table)
+    require_usable(table.document.verdict, options.table, options.allow_refuted)
     require_same(table.document.fingerprint, engine, f"{options.table} and this engine")
     return table
 

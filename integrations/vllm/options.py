@@ -24,6 +24,7 @@ class Options(Strict):
     table: Annotated[str | None, Field(description="cost table of this engine")] = None
     tpot_ms: Annotated[Target | None, Field(description="target between tokens of requests without their own")] = None
     ttft_ms: Annotated[Target | None, Field(description="target of the first token, likewise; None: none")] = None
+    allow_refuted: Annotated[bool, Field(description="take a table whose verdict is 'do not use' all the same")] = False
     policy: Annotated[str, Field(description="as in `chunkfit.scheduler.policies`")] = "sloweave"
 
 

@@ -18,6 +18,7 @@ from ...files.records import SkippedRows, records_of
 from ...files.specs import OptionsModel, join, read_options, split_options
 from ...files.units import Share, Text, choice, factor
 from ...tables.cost_table import CostTable
+from ...tables.verdict import require_usable
 from .cost_record import EXACT, Cost, Factors, from_table, noise_factors, residual_factors, scaled
 from .formula import CURVED, SLOWEAVE, Formula
 
@@ -57,24 +58,24 @@ class NamedCost:
         return noise_factors(seed, self.noise) if self.noise else EXACT
 
 
-def policy_cost(text: str) -> NamedCost:
+def policy_cost(text: str, allow_refuted: bool = False) -> NamedCost:
     """The cost that policies ask: of a table its bound unless the text says otherwise. Raises as `_named`."""
-    cost = _named(text, "bound", "--cost")
+    cost = _named(text, "bound", "--cost", allow_refuted)
     if cost.noise or cost.ratios:
         raise UsageError(f"--cost {text!r}: noise and residuals belong to the true times: give them in --truth")
     return cost
 
 
-def true_cost(text: str, policy_text: str) -> NamedCost:
+def true_cost(text: str, policy_text: str, allow_refuted: bool = False) -> NamedCost:
     """The cost of iterations: of a table its expected time unless the text says otherwise. Raises as `_named`."""
     source, texts = split_cost(text)
     if source == SAME:
         text = join(split_cost(policy_text)[0], texts)
-    return _named(text, "expected", "--truth")
+    return _named(text, "expected", "--truth", allow_refuted)
 
 
-def _named(text: str, surface: Literal["bound", "expected"], option: str) -> NamedCost:
-    """Raises UsageError naming the option, and TableFormatError for a file that is no table."""
+def _named(text: str, surface: Literal["bound", "expected"], option: str, allow_refuted: bool) -> NamedCost:
+    """Raises UsageError naming the option, TableFormatError for a file that is no table, RefutedTableError."""
     source, texts = split_cost(text)
     where = f"{option} {text!r}"
     options = read_options(CostOptions, texts, where)
@@ -88,6 +89,7 @@ def _named(text: str, surface: Literal["bound", "expected"], option: str) -> Nam
         cost, name, device = FORMULAS[source].cost(), source, None
     else:
         table = _table(source, option)
+        require_usable(table.document.verdict, source, allow_refuted)
         surface = options.surface or surface
         content["surface"] = surface
         cost, name, device = (

@@ -28,6 +28,7 @@ def table_of(arrays: TableArrays, **changes) -> CostTable:
         "fitter": FitterV1(name="random", options={}, coefficients={}),
         "margin": [],
         "factors": FactorsV1(unequal_contexts=None, several_chunks=None, session_drift=None),
+        "verdict": None,
         "certificate": None,
         "test": None,
         "gap": None,

@@ -1,0 +1,113 @@
+"""Concerns about a fitted table, from its profile and its figures: what the verdict is made of.
+
+Grades: a test session that refutes the promise makes a table unusable; a loud machine, drift between sessions or a
+bound far above the times make it wide; notes change nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..profiler.meta import ProfileMeta
+from ..tables.schema_v1 import CertificateV1, FactorsV1, SupportV1, TestV1
+from ..tables.verdict import ConcernV1, Grade, VerdictV1
+
+# Mean U/T. Clean profiles of 300 to 1,000 points have 1.04 to 1.25; a bound at 1.5 leaves a third of a budget unused.
+WIDE_RATIO = 1.5
+LOUD_DRIFT = 1.05  # between sessions; above it the machine is not quiet, whatever a sentinel says
+MANY_FLAGGED = 0.05  # share of a session's points
+MANY_UNANSWERED = 0.01  # share of the test rows
+
+
+def verdict_of_fit(
+    meta: ProfileMeta,
+    certificate: CertificateV1,
+    test: TestV1,
+    factors: FactorsV1,
+    support: SupportV1 | None,
+    unanswered_share: float,
+) -> VerdictV1:
+    """The verdict on a table fitted to a profile.
+
+    unanswered_share: of the test session's rows, those whose batches the table has no answer for.
+    """
+    return VerdictV1.of(
+        [
+            *_promise(certificate, test),
+            *_width(test),
+            *_machine(meta),
+            *_drift(factors),
+            *_support(support, unanswered_share),
+        ]
+    )
+
+
+def _promise(certificate: CertificateV1, test: TestV1) -> Iterator[ConcernV1]:
+    found = test.coverage
+    if found.high is not None and found.high < certificate.coverage:
+        yield ConcernV1(
+            name="test_session",
+            grade=Grade.DO_NOT_USE,
+            reason=f"the promise does not hold: {certificate.coverage:g} is certified, the test session covers "
+            f"{found.covered:,} of {found.rows:,} rows (upper 95% limit {found.high:.4f})",
+            advice="find what changed between the sessions and measure again, or cut the log to one regime",
+        )
+
+
+def _width(test: TestV1) -> Iterator[ConcernV1]:
+    ratio = test.errors["all"].mean_bound_ratio
+    if ratio > WIDE_RATIO:
+        yield ConcernV1(
+            name="width",
+            grade=Grade.WIDE,
+            reason=f"the bound is {ratio:.2f} times the measured time on average",
+            advice="measure on a quieter machine, or ask for less coverage (--coverage 0.95)",
+        )
+
+
+def _machine(meta: ProfileMeta) -> Iterator[ConcernV1]:
+    loud = {name: session.sentinel for name, session in meta.sessions.items() if session.sentinel.quiet is False}
+    if loud:
+        listed = ", ".join(f"{name}: {sentinel.title()}" for name, sentinel in loud.items())
+        yield ConcernV1(
+            name="quiet",
+            grade=Grade.WIDE,
+            reason=f"the machine was not quiet in {listed}",
+            advice="stop other work on the machine and profile again",
+        )
+    for name, session in meta.sessions.items():
+        if session.points and session.flagged > MANY_FLAGGED * session.points:
+            yield ConcernV1(
+                name="throttle",
+                grade=Grade.WIDE,
+                reason=f"session {name}: {session.flagged:,} of {session.points:,} points under a throttle",
+                advice="lock the clocks or improve the cooling, and profile again",
+            )
+
+
+def _drift(factors: FactorsV1) -> Iterator[ConcernV1]:
+    drift = factors.session_drift
+    if drift is not None and drift > LOUD_DRIFT:
+        yield ConcernV1(
+            name="drift",
+            grade=Grade.WIDE,
+            reason=f"the sessions differ by {100 * (drift - 1):.0f}%: the next one may differ as much",
+            advice="profile again where the machine is steady",
+        )
+
+
+def _support(support: SupportV1 | None, unanswered_share: float) -> Iterator[ConcernV1]:
+    if unanswered_share > MANY_UNANSWERED:
+        yield ConcernV1(
+            name="support",
+            grade=Grade.WIDE,
+            reason=f"{100 * unanswered_share:.1f}% of the test rows are batches that nothing measured is above",
+            advice="log or profile the batches that are served now",
+        )
+    elif support is not None:
+        yield ConcernV1(
+            name="support",
+            grade=Grade.GOOD,
+            reason="parts of the domain were not measured; answers there are by order, or refused",
+            advice="",
+        )
