@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ..profiler.importers.copies import COPY, RANK
 from ..profiler.meta import ProfileMeta
 from ..tables.schema_v1 import CertificateV1, FactorsV1, SupportV1, TestV1
 from ..tables.verdict import ConcernV1, Grade, VerdictV1
@@ -37,6 +38,7 @@ def verdict_of_fit(
             *_width(test),
             *_machine(meta),
             *_drift(factors),
+            *_draws(meta),
             *_support(support, unanswered_share),
         ]
     )
@@ -93,6 +95,19 @@ def _drift(factors: FactorsV1) -> Iterator[ConcernV1]:
             grade=Grade.WIDE,
             reason=f"the sessions differ by {100 * (drift - 1):.0f}%: the next one may differ as much",
             advice="profile again where the machine is steady",
+        )
+
+
+def _draws(meta: ProfileMeta) -> Iterator[ConcernV1]:
+    counts = {} if meta.imported is None else meta.imported.left_out
+    dropped = {reason: counts[reason] for reason in (COPY, RANK) if reason in counts}
+    if dropped:
+        yield ConcernV1(
+            name="draws",
+            grade=Grade.GOOD,
+            reason="rows of the log that are no draws of their own were left out: "
+            + ", ".join(f"{count:,} times {reason}" for reason, count in dropped.items()),
+            advice="",
         )
 
 

@@ -18,6 +18,8 @@ from .columns import COLUMNS, Columns, check_rows
 from .condition import judge
 from .meta import ProfileMeta, SessionMeta
 
+COPIED_SHARE = 0.2  # of a profile's latencies that another holds too
+
 
 @dataclass(frozen=True, slots=True)
 class Profile:
@@ -127,6 +129,7 @@ def concat(profiles: Sequence[Profile]) -> Profile:
         joined += [id_shift, *(id_shift + first_id for first_id in profile.meta.joined)]
         id_shift += int(ids.max(initial=-1)) + 1
         order_shift += int(order.max(initial=-1)) + 1
+    _require_different(profiles)
     columns = {name: np.concatenate([part[name] for part in parts]) for name in COLUMNS}
     shas = [profile.meta.plan_sha256 for profile in profiles]
     meta = first.meta.model_copy(
@@ -139,6 +142,21 @@ def concat(profiles: Sequence[Profile]) -> Profile:
         }
     )
     return Profile(meta, columns, " + ".join(profile.source for profile in profiles))
+
+
+def _require_different(profiles: Sequence[Profile]) -> None:
+    """Raises UsageError where most latencies of one profile stand in another: one would certify the other.
+
+    Measured times have so many digits that different measurements hardly ever share one.
+    """
+    for index, profile in enumerate(profiles):
+        for other in profiles[:index]:
+            copied = np.isin(profile.columns["latency_ms"], other.columns["latency_ms"])
+            if len(copied) and copied.mean() > COPIED_SHARE:
+                raise UsageError(
+                    f"{other.source} and {profile.source}: {copied.sum():,} of {len(copied):,} rows hold the same "
+                    "measurements; expected others, since copies are no further evidence: give each profile once"
+                )
 
 
 def _joined_sessions(profiles: Sequence[Profile], columns: Columns) -> dict[str, SessionMeta]:

@@ -11,6 +11,7 @@ from ...files.records import SkippedRows
 from ...tables.fingerprint import Fingerprint
 from ..meta import ImportedFrom, ProfileMeta, known_aggregation
 from ..profile import Profile
+from .copies import independent
 from .mapping import where_text
 from .registry import log_format
 from .samples import ReadOptions
@@ -50,12 +51,13 @@ def ingest(
     if not found.samples:
         reasons = "; ".join(left_out.lines()) or "it has no rows"
         raise LogFormatError(f"{source}: not one iteration in it ({reasons}); expected rows of format {name}")
+    samples = independent(found.samples, left_out)
     cut = parse_split(split or form.split)
-    columns = columns_of(found.samples, cut, shares, seed)
+    columns = columns_of(samples, cut, shares, seed)
     meta = ProfileMeta(
         fingerprint=_merged(found.known, stated or Fingerprint(), source),
         aggregation=_aggregation(found.aggregation, aggregation, source),
-        domain=domain_of(found.samples),
+        domain=domain_of(samples),
         step_totals=(),
         seed=seed,
         plan_sha256="",
@@ -69,8 +71,8 @@ def ingest(
             shares_percent=shares,
             stated=_stated(options, aggregation, stated or Fingerprint()),
             left_out=left_out.counts(),
-            unequal_contexts=sum(sample.unequal for sample in found.samples),
-            several_chunks=sum(sample.several for sample in found.samples),
+            unequal_contexts=sum(sample.unequal for sample in samples),
+            several_chunks=sum(sample.several for sample in samples),
         ),
     )
     unread = {column: list(values) for column, values in found.unread.items()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
@@ -19,7 +19,8 @@ class LoggedIteration:
 
     longest_tokens: the largest context, or prefix with its chunk, of one request, as far as the log says.
     unequal, several: decodes of unequal contexts, more than one chunk; what the totals do not show.
-    started_s: by the log's own clock; 0 where it has none.
+    started_s: by the log's own clock; 0 where it has none. stamp: by which the log orders it, in any unit.
+    pass_key: the same in the rows of one pass that several ranks wrote.
     """
 
     n: int
@@ -31,6 +32,12 @@ class LoggedIteration:
     unequal: bool = False
     several: bool = False
     started_s: float = 0.0
+    stamp: float | None = None
+    pass_key: Hashable | None = None
+
+    def __post_init__(self) -> None:
+        if self.stamp is None and self.started_s:
+            object.__setattr__(self, "stamp", self.started_s)
 
     @classmethod
     def of_batch(cls, batch: Batch, latency_ms: float, started_s: float = 0.0) -> LoggedIteration:
@@ -57,12 +64,14 @@ class LoggedIteration:
         unequal: bool = False,
         chunks: int = 1,
         started_s: float = 0.0,
+        stamp: float | None = None,
+        pass_key: Hashable | None = None,
     ) -> LoggedIteration:
         """Of totals; a context without decodes and a prefix without a chunk count as none."""
         k, u = k if n else 0, u if c else 0
         # Of several chunks the longest is not known; the mean is the least that it can be.
         longest = max(k, -(-(u + c) // max(chunks, 1)))
-        return cls(n, k, c, u, latency_ms, longest, unequal and n > 1, chunks > 1, started_s)
+        return cls(n, k, c, u, latency_ms, longest, unequal and n > 1, chunks > 1, started_s, stamp, pass_key)
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,16 +28,17 @@ def read(path: str, options: ReadOptions, left_out: SkippedRows) -> Imported:
             left_out.add(f"other than {where_text(options.where)}", record.place)
             continue
         unread.see(record)
-        sample = _sample(record, columns, MS_PER_UNIT[options.unit])
+        stamp = float(columns["order"].value(record)) if "order" in columns else None
+        sample = _sample(record, columns, MS_PER_UNIT[options.unit], stamp)
         if sample.n + sample.c:
-            found.append((float(columns["order"].value(record)) if "order" in columns else 0.0, sample))
+            found.append((stamp or 0.0, sample))
         else:
             left_out.add("neither decodes nor chunk tokens", record.place)
     found.sort(key=lambda pair: pair[0])
     return Imported([sample for _, sample in found], "unknown", unread=unread.shown())
 
 
-def _sample(record: Record, columns: dict[str, Expression], ms_per_unit: float) -> LoggedIteration:
+def _sample(record: Record, columns: dict[str, Expression], ms_per_unit: float, stamp: float | None) -> LoggedIteration:
     n, c = columns["n"].tokens(record), columns["c"].tokens(record)
     k = columns["k"].tokens(record, least=1, mean=True) if n else 0
     u = columns["u"].tokens(record) if c else 0
@@ -45,7 +46,7 @@ def _sample(record: Record, columns: dict[str, Expression], ms_per_unit: float) 
     if not latency_ms > 0:
         raise record.wrong(columns["latency"].columns[0], "a time above 0")
     chunks = columns["chunks"].tokens(record, least=1 if c else 0) if "chunks" in columns else 1
-    return LoggedIteration.of_totals(n, k, c, u, latency_ms, chunks=chunks)
+    return LoggedIteration.of_totals(n, k, c, u, latency_ms, chunks=chunks, stamp=stamp)
 
 
 FORMAT = LogFormat(

@@ -63,7 +63,6 @@ def test_a_clean_log_has_a_good_verdict_and_every_command_says_so(folder, comman
 
 
 def test_an_edited_verdict_is_found(folder, command, tmp_path):
-    import json
 
     _, table = fitted(folder, "late", command)
     content = json.loads(table.read_text())

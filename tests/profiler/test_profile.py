@@ -161,9 +161,17 @@ def test_concat_joins_profiles_of_one_device(profile):
     assert first == profile.columns["point_id"].max() + 1
     assert int((both.columns["point_id"] >= first).sum()) == len(other)
     assert concat([profile]).meta.joined == ()
-    nested = concat([other, both])
-    assert nested.meta.joined == concat([other, profile, other]).meta.joined
+    third = synthetic_profile(3, fit_points=60, calibrate_points=30, test_points=30)
+    nested = concat([third, both])
+    assert nested.meta.joined == concat([third, profile, other]).meta.joined
     assert len(nested.meta.joined) == 2
+
+
+def test_concat_refuses_the_same_measurements_twice(profile):
+    other = synthetic_profile(2, fit_points=60, calibrate_points=30, test_points=30)
+    for again in ([profile, profile], [profile, concat([other, profile])]):
+        with pytest.raises(UsageError, match=r"rows hold the same measurements.*give each profile once"):
+            concat(again)
 
 
 def test_concat_refuses_another_device_naming_both(profile):
