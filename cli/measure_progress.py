@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ..profiler.domains import capacity_note, default_domain, default_step_totals, default_warmup
 from ..profiler.messages import ProfileRequest, SweepEvent, journal_of
-from ..profiler.plan import SESSIONS, PlanOptions, SweepPlan, draw_plan
+from ..profiler.plan import CERTIFICATE_POINTS, LEAST_POINTS, SESSIONS, PlanOptions, SweepPlan, draw_plan
 from ..profiler.sweep import journalled_plan
 from ..profiler.sweep import profile as measure_profile
 from ..profiler.traffic import read_traffic
@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
     from ..profiler.profile import Profile
+
+
+# More than any device measures with preparation and journal: 600 on a formula that takes no time.
+POINTS_PER_SECOND = 500
 
 
 def measure_request(out: Path, options: MeasureOptions) -> ProfileRequest:
@@ -73,14 +77,25 @@ def vllm_request(out: Path, options: MeasureOptions, arguments: tuple[str, ...])
 
 def _plan(domain: Domain, step_totals: Sequence[int], device: str, options: MeasureOptions) -> SweepPlan:
     warmups, warmup_ms = default_warmup(device)
+    points = options.points
+    if options.budget_s is not None and points > POINTS_PER_SECOND * options.budget_s:
+        # Points that no time is left for would be read and written by every process. The points of a session are a
+        # random sequence, so fewer of them are as fair a sample.
+        points = int(POINTS_PER_SECOND * options.budget_s)
+        progress_console().print(
+            f"[yellow]{options.points:,} points in {options.budget_s:g} s: cut to {points:,} a session, which is more "
+            "than any device measures in that time; give more --minutes for more[/]",
+            highlight=False,
+            soft_wrap=True,
+        )
     return draw_plan(
         domain,
         step_totals,
         options.seed,
         PlanOptions(
-            fit_points=options.points,
-            calibrate_points=options.points,
-            test_points=options.points,
+            fit_points=points,
+            calibrate_points=points,
+            test_points=points,
             warmups=warmups,
             warmup_ms=warmup_ms,
             tolerance=options.tolerance,
@@ -97,6 +112,9 @@ def measure(request: ProfileRequest, resume: bool) -> Profile:
     plan = request.plan
     console.print(f"measuring {escape(request.device)} with model {escape(request.model)}", highlight=False)
     notes = (capacity_note(plan.domain, plan.clipped_fraction), plan.traffic.title() if plan.traffic else None)
+    few = too_few_points(len(plan.calibrate))
+    if few is not None:
+        console.print(f"[yellow]{escape(few)}[/]", highlight=False, soft_wrap=True)
     for note in filter(None, notes):
         console.print(f"[dim]{escape(note)}[/]", highlight=False)
     with _bars() as progress:
@@ -118,6 +136,19 @@ def measure(request: ProfileRequest, resume: bool) -> Profile:
     return profile
 
 
+def too_few_points(points: int, coverage: float = 0.99) -> str | None:
+    """What to do where so many calibration points certify nothing at 0.95 confidence; None where they do."""
+    from ..fitters.margin import best_coverage, points_needed
+
+    needed = points_needed(coverage, 0.95)
+    if points >= needed:
+        return None
+    return (
+        f"{points:,} calibration points cannot certify {coverage:g}: {needed:,} are needed; "
+        f"they can certify {best_coverage(points, 0.95):g} (--coverage), or ask for more (--points {needed})"
+    )
+
+
 def _bars() -> Progress:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -135,7 +166,7 @@ class _Events:
     """Events of a measurement, as bars and lines."""
 
     def __init__(self, progress: Progress, plan: SweepPlan, budget_s: float | None) -> None:
-        self._progress, self._budget_s = progress, budget_s
+        self._progress, self._plan, self._budget_s = progress, plan, budget_s
         self._tasks = {
             session: progress.add_task(session, total=plan.planned(session), left="", start=False)
             for session in SESSIONS
@@ -145,6 +176,9 @@ class _Events:
         task = self._tasks[event.session]
         if event.kind == "cost":
             self._print(_cost(event, self._budget_s))
+            short = _too_short(event, self._plan, self._budget_s)
+            if short is not None:
+                self._print(f"[yellow]{short}[/]")
         elif event.kind == "session":
             self._progress.start_task(task)
             self._progress.update(task, completed=event.done, total=event.total)
@@ -178,6 +212,10 @@ def measured_lines(profile: Profile) -> list[tuple[str, str]]:
                 f"{escape(meta.sentinel.title())}",
             )
         )
+    calibrated = profile.meta.sessions["calibrate"].points if "calibrate" in profile.meta.sessions else 0
+    few = too_few_points(calibrated)
+    if few is not None:
+        lines.append(("certificate", f"[yellow]{escape(few)}[/]"))
     if profile.meta.rounds:
         last = profile.meta.rounds[-1]
         why = {"tolerance": "every cell is under the tolerance", "points": "all points are spent"}
@@ -199,3 +237,17 @@ def _cost(event: SweepEvent, budget_s: float | None) -> str:
         enough = "enough" if total < budget_s else "the fit session will stop at its share"
         within = f"budget {budget_s:.0f} s: {enough}"
     return f"cost of the whole plan: about {total:.0f} s ({parts}); {within}"
+
+
+def _too_short(event: SweepEvent, plan: SweepPlan, budget_s: float | None) -> str | None:
+    """The warning before the first point of a sweep whose time does not hold the points that a certificate needs."""
+    if budget_s is None:
+        return None
+    each = {name: event.estimate.get(name, 0.0) / max(1, plan.planned(name)) for name in SESSIONS}
+    seconds = sum(each[name] * min(LEAST_POINTS[name], plan.planned(name)) for name in SESSIONS)
+    if seconds <= budget_s or len(plan.calibrate) < CERTIFICATE_POINTS:
+        return None
+    return (
+        f"budget {budget_s:.0f} s: too short for {CERTIFICATE_POINTS} calibration points beside the others, which take "
+        f"about {seconds:.0f} s: 0.99 will not be certified; give more --minutes"
+    )

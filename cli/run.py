@@ -74,13 +74,13 @@ def run(
 
     Example: chunkfit run --minutes 2 --out chunkfit-run
     """
-    from ..files.errors import CertificationError
+    from ..files.errors import CertificationError, UsageError
     from ..files.writing import write_atomically
     from ..fitters.fit import fit
     from ..profiler.messages import journal_of
     from ..profiler.profile import Profile, file_sha256
     from ..tables.export import write_csv
-    from .measure_progress import measure, measure_request
+    from .measure_progress import measure, measure_request, too_few_points
     from .report.evidence import gather
 
     files = {"profile": out / "profile.parquet", "table": out / "table.json", "csv": out / "table.csv"}
@@ -89,7 +89,11 @@ def run(
     if options.resume and measured.exists() and not journal_of(measured).exists():
         profile = Profile.load(measured)  # the measurement was over; what came after it was interrupted
     else:
-        profile = measure(measure_request(measured, options), options.resume)
+        request = measure_request(measured, options)
+        refused = too_few_points(len(request.plan.calibrate), coverage)
+        if refused is not None:
+            raise UsageError(f"refused before measuring: {refused}")
+        profile = measure(request, options.resume)
     progress_console().print("fitting and certifying ...")
     table = fit(profile, coverage=coverage, profile_sha256=file_sha256(measured))
     table.save(files["table"])

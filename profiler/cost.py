@@ -93,21 +93,31 @@ def _work_of(point: PlanPoint, iterations: int) -> Floats:
 
 
 def session_deadline(
-    now: float, end: float, sessions: Sequence[Session], seconds: Mapping[Session, float], startup_s: float
+    now: float,
+    end: float,
+    sessions: Sequence[Session],
+    seconds: Mapping[Session, float],
+    startup_s: float,
+    least: Mapping[Session, float] | None = None,
 ) -> float:
     """When the first of `sessions` has to stop, on the clock of `now` and `end` (the whole sweep's).
 
-    seconds: estimate of each session; startup_s: of each later process. The later sessions get what
-    their points need first, the fit session the rest, but at least 35%; calibrate and test share by need
-    when both cannot be had. The last session may use what is left.
+    seconds: estimate of each session; startup_s: of each later process. least: of the points without which nothing can
+    be certified. The later sessions get what their points need first, the fit session the rest, but at least 35%;
+    calibrate and test share by need when both cannot be had. What the certificate needs comes before that 35%, where
+    the time holds it at all. The last session may use what is left.
     """
     left = max(0.0, end - FINISH_S - now)
-    later = sum(HEADROOM * seconds[session] + startup_s for session in sessions[1:])
     if not sessions[1:]:
-        share = left
-    elif sessions[0] == "fit":
+        return now + left
+    needed = {session: HEADROOM * (least or {}).get(session, 0.0) for session in sessions}
+    reserved = sum(needed[session] + startup_s for session in sessions[1:])
+    later = sum(HEADROOM * seconds[session] + startup_s for session in sessions[1:])
+    if sessions[0] == "fit":
         share = max(FIT_SHARE * left, left - later)
     else:
         own = HEADROOM * seconds[sessions[0]]
         share = left - later if own + later <= left else left * own / (own + later)
+    if needed[sessions[0]] + reserved <= left:
+        share = min(max(share, needed[sessions[0]]), left - reserved)
     return now + share

@@ -24,6 +24,10 @@ from .traffic import Traffic
 
 Session = Literal["fit", "calibrate", "test"]
 SESSIONS: tuple[Session, ...] = ("fit", "calibrate", "test")
+# What a sweep keeps time for before all else: so many calibration points certify 0.99 at 0.95
+# (fitters.margin.points_needed), and without some points to fit and to test there is no table.
+CERTIFICATE_POINTS = 299
+LEAST_POINTS: dict[Session, int] = {"fit": 60, "calibrate": CERTIFICATE_POINTS, "test": 60}
 # States of each scene at which both sides of a step are fitted, fewer where steps are so many that they would take
 # more than this share of the fit points.
 STEP_STATES = 6

@@ -19,7 +19,7 @@ from .devices.base import Device
 from .journal import Choice
 from .journal_writer import open_journal
 from .messages import Ask, Asking, SessionRequest, SweepEvent, read_choice
-from .plan import PlanPoint, Session, SweepPlan
+from .plan import LEAST_POINTS, PlanPoint, Session, SweepPlan
 from .session_run import OnEvent, SessionRun
 from .timing import measure, quiet_gc
 
@@ -73,6 +73,10 @@ def open_requested(request: SessionRequest) -> Device:
     )
 
 
+def _not_in(done: set[int], points: Sequence[PlanPoint]) -> list[PlanPoint]:
+    return [point for point in points if point.point_id not in done]
+
+
 def main(arguments: Sequence[str], open_for: Opener = open_requested) -> int:
     """Runs the session that the request file describes; events go to stdout as JSON lines.
 
@@ -110,14 +114,17 @@ def serve(request: SessionRequest, on_event: OnEvent, ask: Ask, open_for: Opener
     """Open the device, say the cost where it is not known, run the first session of the request."""
     plan, session = request.plan, request.sessions[0]
     device = open_for(request)
-    startup_s = time.monotonic() - request.spawned
+    opened = time.monotonic()
     with open_journal(request.journal, plan, device.fingerprint) as journal:
+        startup_s = time.monotonic() - request.spawned
+        # The profile is made from the journal at the end, which takes as long as reading it here.
+        end = None if request.end is None else request.end - (time.monotonic() - opened)
         contents = journal.contents
         known = {name: contents.fit_points(plan) if name == "fit" else plan.points(name) for name in request.sessions}
-        todo = {name: [p for p in known[name] if p.point_id not in contents.done(name)] for name in request.sessions}
+        todo = {name: _not_in(contents.done(name), known[name]) for name in request.sessions}
         rounds = Asking(plan, session, journal, None)
         if request.cost is None:
-            limit = None if request.end is None else PILOT_SHARE * (request.end - request.spawned)
+            limit = None if end is None else PILOT_SHARE * (end - request.spawned)
             cost = pilot(plan, [point for points in todo.values() for point in points], device, limit)
         else:
             cost = CostModel(request.cost)
@@ -126,8 +133,14 @@ def serve(request: SessionRequest, on_event: OnEvent, ask: Ask, open_for: Opener
         if request.cost is None:
             on_event(SweepEvent(kind="cost", session=session, estimate=seconds, cost=cost.coefficients))
         deadline = None
-        if request.end is not None:
-            deadline = session_deadline(time.monotonic(), request.end, request.sessions, seconds, startup_s)
+        if end is not None:
+            least = {
+                name: cost.session_seconds(plan, todo[name][: LEAST_POINTS[name] - len(known[name]) + len(todo[name])])
+                for name in request.sessions
+                if LEAST_POINTS[name] > len(known[name]) - len(todo[name])
+            }
+            now = time.monotonic()
+            deadline = session_deadline(now, end, request.sessions, seconds, startup_s, least)
         outcome = SessionRun(
             plan,
             session,

@@ -88,6 +88,11 @@ def profile(
                     on_event(event)
             sessions.pop(0)
         result = profile_of_journal(read_journal(request.journal), str(request.out))
+        if not len(result.select("fit")):
+            raise UsageError(
+                f"{request.out}: the time was up before the first fit point was measured; nothing was written: give a "
+                f"larger budget, and delete {request.journal} to start anew"
+            )
         result.save(request.out)
         request.journal.unlink()
     except KeyboardInterrupt:

@@ -59,3 +59,31 @@ def test_unused_time_flows_on():
     assert session_deadline(10.0, 100 + FINISH_S, SESSIONS[1:], NEED, 2.0) == pytest.approx(100 - HEADROOM * 20 - 2)
     assert session_deadline(50.0, 100 + FINISH_S, SESSIONS[2:], NEED, 2.0) == pytest.approx(100)
     assert session_deadline(150.0, 100 + FINISH_S, SESSIONS[2:], NEED, 2.0) == 150.0
+
+
+LEAST = {"fit": 5.0, "calibrate": 12.0, "test": 3.0}
+
+
+@pytest.mark.parametrize("seconds", [30, 40, 60, 150, 1000])
+def test_what_the_certificate_needs_comes_before_the_fit_session_s_share(seconds):
+    """A plan of far more points than the time holds: each session still gets what nothing can be certified without."""
+    need = {"fit": 4000.0, "calibrate": 4000.0, "test": 4000.0}
+    now = 0.0
+    for place, session in enumerate(SESSIONS):
+        deadline = session_deadline(now, seconds + FINISH_S, SESSIONS[place:], need, 0.5, LEAST)
+        assert deadline - now >= HEADROOM * LEAST[session] - 1e-9
+        now = deadline + 0.5
+    assert now <= seconds + 0.5 + 1e-9
+
+
+def test_a_time_that_holds_no_certificate_is_shared_as_ever():
+    need = {"fit": 4000.0, "calibrate": 4000.0, "test": 4000.0}
+    ever = session_deadline(0.0, 10 + FINISH_S, SESSIONS, need, 0.5)
+    assert session_deadline(0.0, 10 + FINISH_S, SESSIONS, need, 0.5, LEAST) == ever
+
+
+def test_the_sweep_keeps_time_for_as_many_points_as_the_certificate_needs():
+    from chunkfit.fitters.margin import points_needed
+    from chunkfit.profiler.plan import CERTIFICATE_POINTS
+
+    assert points_needed(0.99, 0.95) == CERTIFICATE_POINTS
