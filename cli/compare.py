@@ -12,6 +12,8 @@ import typer
 from .options import Share
 from .output import JsonFlag, Result, emit, escape, grid, percent
 
+INCONCLUSIVE = 3  # exit code, as of the errors of an environment that cannot do it
+
 if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
@@ -35,6 +37,8 @@ class FileComparison(Result):
             "kind": found.kind,
             "drift": bool(found.reasons),
             "reasons": list(found.reasons),
+            "noisy": list(found.noisy),
+            "unknown": list(found.unknown),
             "tolerance": found.tolerance,
             "fingerprint": {
                 severity.value: [{"field": name, "left": a, "right": b} for name, a, b in fields]
@@ -53,6 +57,9 @@ class FileComparison(Result):
             for severity, fields in found.fingerprint.items()
             for name, a, b in fields
         ]
+        if found.unknown:
+            listed = ", ".join(found.unknown)
+            lines.append(("fingerprint", f"[yellow]cannot tell: neither side says {listed}[/]"))
         yield grid([*(lines or [("fingerprint", "the same")]), ("compared", f"{found.kind}: {found.basis}")])
         yield _scene_table(found)
         if found.coverage is not None:
@@ -64,7 +71,9 @@ class FileComparison(Result):
             )
         for reason in found.reasons:
             yield f"[bold red]drift:[/] {escape(reason)}"
-        if not found.reasons:
+        for reason in found.noisy:
+            yield f"[bold yellow]too noisy to say:[/] {escape(reason)}"
+        if not found.reasons and not found.noisy:
             yield f"[bold green]no drift[/] beyond {100 * found.tolerance:g}%"
 
 
@@ -76,7 +85,9 @@ def compare(
     ] = 0.05,
     as_json: JsonFlag = False,
 ) -> None:
-    """Two tables, two profiles, or a table and a profile: where they differ, fingerprints first. Exit 1 on drift.
+    """Two tables, two profiles, or a table and a profile: where they differ, fingerprints first.
+
+    Exit 1 on drift, 3 where the table's own errors are larger than the tolerance and hide it.
 
     Two tables: expected times at the nodes that either measured. Two profiles: medians of the points that both
     measured (same --seed). A profile under a table: medians against expected times, and how many iterations the bound
@@ -90,6 +101,8 @@ def compare(
     emit(FileComparison(left, right, comparison), as_json)
     if comparison.reasons:
         raise typer.Exit(1)
+    if comparison.noisy:
+        raise typer.Exit(INCONCLUSIVE)
 
 
 def _load(path: Path) -> Side:

@@ -1,14 +1,15 @@
 """Differences of two tables, of two profiles, or of a profile from a table; and whether they are drift.
 
 Drift: in some scene more than a tenth of the points differ by more than the tolerance. That finds a device that became
-slower, also in one region only; single points may be noise.
+slower, also in one region only; single points may be noise. A table has test errors of its own: what does not exceed
+them is no drift, and where they are above the tolerance the machine is too noisy to say.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +18,7 @@ from ..files.errors import UsageError
 from ..profiler.profile import Profile
 from ..tables.batch import SCENES, Scene
 from ..tables.cost_table import CostTable
-from ..tables.fingerprint import Fingerprint, Severity, differences
+from ..tables.fingerprint import Fingerprint, Severity, differences, severity
 from ..tables.grid import Points, node_points, scene_of
 from ..tables.lookup import TICKS_PER_MS
 from ..tables.schema_v1 import CountsV1
@@ -26,6 +27,8 @@ from .rows import Rows
 
 MIN_SHARED_POINTS = 30  # measured; a tenth of fewer is too few
 DRIFT_QUANTILE = 0.9
+OWN_ERRORS = 1.25  # of a table's test errors, up to which a difference is not more than them
+SHIFT_ERRORS = 4.0  # standard errors of a median ratio, from which a shift is one whatever the noise
 
 Side = CostTable | Profile
 Floats = NDArray[np.float64]
@@ -35,14 +38,15 @@ Floats = NDArray[np.float64]
 class SceneDifference:
     """Over the points of one scene; ratios are right over left.
 
-    p90: of |ratio - 1|. p90_margins: of |right - left| in units of the table's margin U - E, the wider of two;
-    beyond_margins: share of points more than one margin apart; both None between profiles. worst: the ratio
-    furthest from 1, at worst_point (n, k, c, u).
+    median_error: standard error of the median. p90: of |ratio - 1|. p90_margins: of |right - left| in units of the
+    table's margin U - E, the wider of two; beyond_margins: share of points more than one margin apart; both None
+    between profiles. worst: the ratio furthest from 1, at worst_point (n, k, c, u).
     """
 
     scene: Scene
     points: int
     median: float
+    median_error: float
     p90: float
     p90_margins: float | None
     beyond_margins: float | None
@@ -55,6 +59,7 @@ class Comparison:
     """fingerprint: fields that differ as (name, left, right), by severity. basis: which points were compared.
 
     coverage: of a profile's iterations by a table's bound, one a point. reasons: why this is drift; empty: it is not.
+    noisy: why nothing can be said of a scene. unknown: fields that neither side knows, so that they may differ.
     """
 
     kind: str
@@ -65,6 +70,8 @@ class Comparison:
     coverage: CountsV1 | None
     promised: float | None
     reasons: tuple[str, ...]
+    noisy: tuple[str, ...]
+    unknown: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,25 +110,53 @@ def compare(left: Side, right: Side, tolerance: float) -> Comparison:
         )
     scenes = tuple(_by_scene(pairs))
     unlike = _fingerprint(left, right)
-    reasons = tuple(_reasons(unlike, scenes, tolerance, coverage, promised))
-    return Comparison(kind, unlike, pairs.basis, tolerance, scenes, coverage, promised, reasons)
+    own = {scene.scene: max(_own_p90(side, scene.scene) for side in (left, right)) for scene in scenes}
+    found = [(scene, _judged(scene, own[scene.scene], tolerance)) for scene in scenes]
+    others = ", ".join(name for name, _, _ in unlike[Severity.REFUSE])
+    reasons = [
+        *([f"measured on different things: {others}"] if others else []),
+        *(_apart(scene, tolerance) for scene, verdict in found if verdict == "drift"),
+        *_uncovered(coverage, promised),
+    ]
+    noisy = [
+        f"{_apart(scene, tolerance)}; the table's own test errors reach {100 * own[scene.scene]:.1f}%"
+        for scene, verdict in found
+        if verdict == "noisy"
+    ]
+    unknown = [
+        name
+        for name in Fingerprint.model_fields
+        if severity(name) is Severity.REFUSE and all(getattr(_facts(side)[0], name) is None for side in (left, right))
+    ]
+    return Comparison(
+        kind, unlike, pairs.basis, tolerance, scenes, coverage, promised, tuple(reasons), tuple(noisy), tuple(unknown)
+    )
 
 
-def _reasons(
-    unlike: dict[Severity, list[tuple[str, Any, Any]]],
-    scenes: tuple[SceneDifference, ...],
-    tolerance: float,
-    coverage: CountsV1 | None,
-    promised: float | None,
-) -> Iterator[str]:
-    if unlike[Severity.REFUSE]:
-        yield f"measured on different things: {', '.join(name for name, _, _ in unlike[Severity.REFUSE])}"
-    for difference in scenes:
-        if difference.p90 > tolerance:
-            yield (
-                f"{difference.scene.value}: a tenth of {difference.points} points differ by "
-                f"{100 * difference.p90:.1f}% and more, tolerance {100 * tolerance:g}%"
-            )
+def _own_p90(side: Side, scene: Scene) -> float:
+    """P90 of the relative error of a table in its own test session, of one scene; 0 where nothing says it."""
+    test = side.document.test if isinstance(side, CostTable) else None
+    errors = None if test is None else test.errors.get(scene.value)
+    return 0.0 if errors is None else errors.p90_percent / 100
+
+
+def _judged(difference: SceneDifference, own_p90: float, tolerance: float) -> Literal["same", "drift", "noisy"]:
+    """own_p90: of the table's test errors in the scene."""
+    if difference.p90 <= tolerance:
+        return "same"
+    shift = abs(difference.median - 1)
+    shifted = shift > tolerance and shift > SHIFT_ERRORS * difference.median_error
+    return "drift" if difference.p90 > OWN_ERRORS * own_p90 or shifted else "noisy"
+
+
+def _apart(difference: SceneDifference, tolerance: float) -> str:
+    return (
+        f"{difference.scene.value}: a tenth of {difference.points} points differ by "
+        f"{100 * difference.p90:.1f}% and more, tolerance {100 * tolerance:g}%"
+    )
+
+
+def _uncovered(coverage: CountsV1 | None, promised: float | None) -> Iterator[str]:
     if coverage is not None and promised is not None and coverage.high is not None and coverage.high < promised:
         yield (
             f"the bound covers {coverage.covered} of {coverage.rows} iterations (upper 95% limit "
@@ -187,8 +222,9 @@ def _medians(profile: Profile) -> dict[tuple[int, int, int, int, str], float]:
 
 
 def _answered(table: CostTable, points: Points) -> NDArray[np.bool_]:
-    known: NDArray[np.bool_] = np.isin(scene_of(points), [scene.value for scene in table.arrays.ladders])
-    return table.domain.contains(points) & known
+    known = table.domain.contains(points)
+    known[known] = table.arrays.answers(points[known])
+    return known
 
 
 def _coverage(table: CostTable, profile: Profile) -> tuple[CountsV1 | None, float | None]:
@@ -225,6 +261,8 @@ def _by_scene(pairs: _Pairs) -> Iterator[SceneDifference]:
             scene,
             len(ratio),
             float(np.median(ratio)),
+            # Of a normal sample 1.2533 sd / sqrt(m), and its interquartile range is 1.349 sd.
+            float(np.subtract(*np.quantile(ratio, [0.75, 0.25])) / 1.349 * 1.2533 / np.sqrt(len(ratio))),
             float(np.quantile(np.abs(ratio - 1), DRIFT_QUANTILE)),
             None if margins is None else float(np.quantile(margins, DRIFT_QUANTILE)),
             None if margins is None else float((margins > 1).mean()),

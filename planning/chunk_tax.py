@@ -74,6 +74,8 @@ def chunk_tax(table: CostTable, prompt: Prompt, chunk_tokens: int, decodes: int,
     reread = sum(u for _, u in parts) - prompt.hit_tokens
     whole = np.asarray([(0, 0, prompt.suffix_tokens, prompt.hit_tokens)], dtype=np.int64)
     why = table.domain.refusal(*whole[0].tolist())
+    if why is None and not table.arrays.answers(whole)[0]:
+        why = "no prefill with as much work was measured"
     if why is not None:
         unknown = (None,) * 5
         return ChunkTax(

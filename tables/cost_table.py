@@ -173,12 +173,12 @@ class CostTable:
 
     def support_of(self, point: Point) -> SupportKind:
         """`support` of a point inside the domain."""
-        nodes, head = self.bound.nodes, self.bound.head[0]
-        if ticks(self.bound, *point) == OUTSIDE:
-            return SupportKind.UNKNOWN
-        if head.support == OUTSIDE or boxes_above(nodes, head.support, *point) == MEASURED:
+        support = self.bound.head[0].support
+        if support == OUTSIDE:
+            return SupportKind.MEASURED if point.scene in self.arrays.ladders else SupportKind.UNKNOWN
+        if boxes_above(self.bound.nodes, support, *point) == MEASURED:
             return SupportKind.MEASURED
-        return SupportKind.BY_ORDER
+        return SupportKind.UNKNOWN if ticks(self.bound, *point) == OUTSIDE else SupportKind.BY_ORDER
 
     def read(self, points: Points) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """(expected_ms, bound_ms) of many batches of equal contexts and at most one chunk.

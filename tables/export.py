@@ -31,8 +31,8 @@ COLUMNS = (
 
 
 def csv_text(table: CostTable) -> str:
-    """Every node inside the domain with ladder and base added up; read linearly between nodes it is the
-    table except for the ladder's steps, which only the JSON carries."""
+    """Every node that has an answer, with ladder and base added up; read linearly between nodes it is the table
+    except for the ladder's steps, which only the JSON carries."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(COLUMNS)
@@ -41,6 +41,7 @@ def csv_text(table: CostTable) -> str:
             continue
         points = node_points(table.arrays.axes, scene)
         inside = table.domain.contains(points)
+        inside[inside] = table.arrays.answers(points[inside])
         measured = table.arrays.measured[scene].ravel()[inside]
         expected, bound = table.read(points[inside])
         for (n, k, c, u), e, b, m in zip(points[inside].tolist(), expected, bound, measured, strict=True):

@@ -56,6 +56,7 @@ def _panel(evidence: Evidence, label: str, axis: str, reading: Reading) -> Panel
     points = np.tile(state, (len(x), 1))
     points[:, column] = x
     inside = evidence.table.domain.contains(points)
+    inside[inside] = evidence.arrays.answers(points[inside])
     expected_ms, bound_ms = evidence.arrays.read(points[inside])
     at = ", ".join(
         f"{name} {int(state[i]):,}"

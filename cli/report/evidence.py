@@ -101,6 +101,7 @@ def gather(table_path: Path, profile_path: Path) -> Evidence:
             rows = held_out(profile, session, arrays.ladders)
         except CertificationError:
             continue  # validation has found it
+        rows = rows.where(arrays.answers(rows.points))
         readings[session] = Reading(rows, *arrays.read(rows.points))
     repeat, reason = _repeat(table, profile)
     return Evidence(table_path, profile_path, table, arrays, profile, tuple(findings), readings, repeat, reason)

@@ -13,6 +13,7 @@ from ...tables.batch import Batch
 from ...tables.calibrator import Calibrator
 from ...tables.cost_table import CostTable
 from ...tables.lookup import TICKS_PER_MS, WEIGHT_ONE, raised
+from ...tables.support import SupportKind
 from .drift import MissCusum, PageHinkley
 from .state import ShiftV1, StateV1, read_state, write_state
 from .tracking import WIDEN_AT_ONCE, LevelTracker, TailTracker
@@ -78,6 +79,7 @@ class OnlineCalibrator(Calibrator):
         self.events: deque[DriftEvent] = deque(maxlen=EVENTS_KEPT)
         self._on_event = on_event
         self._base = table
+        self._has_holes = table.arrays.support is not None
         self._level = LevelTracker()
         self._tail = TailTracker(aim)
         self._cusum = MissCusum(aim, 3 * aim)
@@ -92,7 +94,8 @@ class OnlineCalibrator(Calibrator):
     def observe(self, batch: Batch, latency_ms: float) -> None:
         """Learn from one iteration.
 
-        A batch outside the table's domain is counted in `outside` and changes nothing.
+        A batch outside the table's domain is counted in `outside` and changes nothing. So is one that is answered by
+        order, since its expected time is that of a batch with more work.
 
         Args:
             batch: the iteration's batch.
@@ -107,6 +110,9 @@ class OnlineCalibrator(Calibrator):
         try:
             expected, bound = self._base.both_ms(batch)
         except OutOfDomainError:
+            self.outside += 1
+            return
+        if self._has_holes and self._base.support_of(batch.point()) is not SupportKind.MEASURED:
             self.outside += 1
             return
         missed = latency_ms * TICKS_PER_MS > raised(int(bound * TICKS_PER_MS), table.bound.factor)

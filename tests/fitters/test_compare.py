@@ -168,3 +168,33 @@ def test_tables_that_hold_zeros_compare():
     found = compare(random_table(4), random_table(7), 0.05)
     assert found.reasons
     assert all(np.isfinite([s.median, s.p90, s.p90_margins, s.worst]).all() for s in found.scenes)
+
+
+@pytest.fixture(scope="module")
+def noisy():
+    """A machine whose iterations vary by 30%, and its table."""
+    quiet = synthetic_profile(8, fit_points=300, calibrate_points=320, test_points=320)
+    factors = np.random.default_rng(1).lognormal(0, 0.3, len(quiet))
+    shaken = Profile(quiet.meta, {**quiet.columns, "latency_ms": quiet.columns["latency_ms"] * factors}, "shaken")
+    return shaken, fit(shaken)
+
+
+def test_a_noisy_machine_against_its_own_table_is_too_noisy_to_say(noisy):
+    profile, table = noisy
+    found = compare(table, profile, 0.05)
+    assert found.reasons == ()
+    assert len(found.noisy) == 3
+    assert "the table's own test errors reach" in found.noisy[0]
+
+
+def test_a_machine_that_became_slower_by_more_than_its_noise_is_drift_all_the_same(noisy):
+    profile, table = noisy
+    slower = Profile(profile.meta, {**profile.columns, "latency_ms": 1.3 * profile.columns["latency_ms"]}, "slower")
+    assert any("differ by" in reason for reason in compare(table, slower, 0.05).reasons)
+
+
+def test_two_unknown_devices_are_not_the_same(profile, table):
+    unknown = profile.meta.fingerprint.model_copy(update={"device_name": None, "device_kind": None})
+    nameless = Profile(profile.meta.model_copy(update={"fingerprint": unknown}), profile.columns, "log")
+    assert {"device_name", "device_kind"} <= set(compare(nameless, nameless, 0.05).unknown)
+    assert "device_name" not in compare(table, profile, 0.05).unknown
