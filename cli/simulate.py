@@ -110,6 +110,7 @@ def simulate(
     found = groups(cells, reports)
     data = facts(setting, real, seeds) | {"groups": [group.data() for group in found]}
     shown: list[RenderableType] = [_table(found)] if len(cells) > 1 else [reports[0]]
+    shown += _refusal_lines(found)
     shown.append(facts_line(data))
     if out is not None:
         write_csv(reports, out / "runs.csv")
@@ -145,6 +146,20 @@ def _pictures(cells: Sequence[Cell], costs: Costs, out: Path, plot: bool) -> lis
     latency_picture(runs, last, out / "latency.png")
     timeline_picture(runs, last, out / "timeline.png")
     return [out / "latency.png", out / "timeline.png"]
+
+
+def _refusal_lines(found: Sequence[Group]) -> list[str]:
+    """Why requests were refused, by policy; of one run alone its report says it."""
+    from ..scheduler.serving_metrics import Refusals
+    from .output import escape, number
+
+    lines = []
+    for group in found if len(found) > 1 else ():
+        for name, field in Refusals.model_fields.items():
+            count = group.mean(f"refused_because_{name}")
+            if count:
+                lines.append(f"[yellow]{escape(group.policy)}: refused {number(count)} {field.description}[/]")
+    return lines
 
 
 def _table(found: Sequence[Group]) -> Table:

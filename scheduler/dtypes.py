@@ -42,8 +42,19 @@ RESULT = np.dtype(
         ("largest_gap_ms", "f8"),
         ("schedule_misses", "i4"),  # tokens after arrival + ttft + k tpot, k = 0 for the first
         ("preemptions", "i4"),
+        ("refusal", "i1"),
     ]
 )
+
+
+class Refusal(IntEnum):
+    """`refusal` of a result row: why the request was refused."""
+
+    NONE = 0
+    TOO_LONG = 1  # for the contexts, prefixes and chunks that the costs hold
+    KV_CAPACITY = 2
+    NO_OUTPUT = 3  # it wants none
+    POLICY = 4
 
 
 class Status(IntEnum):

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ..tables.lookup import OUTSIDE, TICKS_PER_MS
 from .compiled import compiled
 from .cost.cost_record import FACTOR_BITS, Cost
-from .dtypes import Status
+from .dtypes import Refusal, Status
 from .iteration import World, give_tokens, make_pages
 from .policies.registry import accepts, decide, observe, place
 from .serving_state import (
@@ -30,6 +30,7 @@ from .serving_state import (
 
 DONE, SLICE_END, OUTSIDE_POLICY_COST, OUTSIDE_TRUE_COST, STUCK = range(5)
 REFUSED = int(Status.REFUSED)
+NOT_REFUSED, TOO_LONG, KV_CAPACITY, NO_OUTPUT, BY_POLICY = range(len(Refusal))
 HALF_FACTOR = 1 << (FACTOR_BITS - 1)
 
 
@@ -52,9 +53,16 @@ def arrive(
         arrived[0] += 1
         given = workload[row]
         tokens = given["prompt_tokens"] + given["output_tokens"]
-        too_long = tokens > s["max_request_tokens"] or pages_for(state, tokens) > s["pages"]
-        if too_long or given["output_tokens"] < 1:
+        refusal = NOT_REFUSED
+        if given["output_tokens"] < 1:
+            refusal = NO_OUTPUT
+        elif tokens > s["max_request_tokens"]:
+            refusal = TOO_LONG
+        elif pages_for(state, tokens) > s["pages"]:
+            refusal = KV_CAPACITY
+        if refusal != NOT_REFUSED:
             results[row]["status"] = REFUSED
+            results[row]["refusal"] = refusal
             continue
         slot = new_slot(state)
         fill_record(state, slot, row, given)
@@ -63,6 +71,7 @@ def arrive(
             join_queue(state, slot)
         else:
             results[row]["status"] = REFUSED
+            results[row]["refusal"] = BY_POLICY
             free_slot(state, slot)
 
 

@@ -19,7 +19,7 @@ from pydantic import Field
 from ..files.errors import RunReportError
 from ..files.strict import Count, Sha256, Strict, read_model
 from ..files.writing import write_atomically
-from .serving_metrics import GroupMetrics, Quantiles, RunMetrics, figures
+from .serving_metrics import GroupMetrics, RunMetrics, figures
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
@@ -132,6 +132,7 @@ class RunReport(Strict):
         counts = {name: getattr(self.over_all, name) for name in ("refused", "unfinished", "preemptions")}
         counts |= {name.replace("_", " "): count for name, count in {**self.counts, **self.exceptions}.items()}
         texts = [f"{name} {count:,}" for name, count in counts.items()]
+        texts += [f"refused: {line}" for line in self.over_all.refused_because.lines()]
         if self.scheduling is not None:
             texts.append(f"decisions {self.scheduling.mean_us:.3g} us mean, {self.scheduling.p99_us:.3g} us P99")
         if self.joules_per_good is not None:
@@ -169,7 +170,7 @@ _RUN = ("policy", "workload", "seed", "true_cost", "policy_cost", "criterion", "
 _FIGURES = tuple(
     f"{name}_{part}" if part else name
     for name, field in GroupMetrics.model_fields.items()
-    for part in (Quantiles.model_fields if field.annotation is Quantiles else ("",))
+    for part in getattr(field.annotation, "model_fields", ("",))
 )
 
 

@@ -16,7 +16,7 @@ from pydantic import Field, field_validator
 from ..files.errors import UsageError
 from ..files.strict import Count, Share, Strict
 from ..tables.lookup import TICKS_PER_MS
-from .dtypes import Status
+from .dtypes import Refusal, Status
 
 Rows = NDArray[np.void]  # of dtype WORKLOAD or RESULT
 Floats = NDArray[np.float64]
@@ -37,12 +37,27 @@ class Quantiles(Strict):
     p99: Time
 
 
+class Refusals(Strict):
+    """Refused requests by reason."""
+
+    too_long: Count = Field(description="longer than the contexts, prefixes and chunks that the costs hold")
+    kv_capacity: Count = Field(description="longer than the KV capacity")
+    no_output: Count = Field(description="without output tokens")
+    policy: Count = Field(description="by the policy")
+
+    def lines(self) -> list[str]:
+        """`200 longer than ...` for each reason that occurred."""
+        fields = type(self).model_fields
+        return [f"{count:,} {fields[name].description}" for name, count in self.model_dump().items() if count]
+
+
 class GroupMetrics(Strict):
     """Of one run, over all requests or a group of them."""
 
     requests: Count
     finished: Count
     refused: Count
+    refused_because: Refusals
     unfinished: Count
     cancelled: Count
     good: Count = Field(description="requests that meet their targets under the run's SLO criterion")
@@ -192,6 +207,9 @@ def _group(requests: Rows, results: Rows, good: Bools, seconds: float) -> GroupM
         requests=len(requests),
         finished=int((status == Status.FINISHED).sum()),
         refused=int((status == Status.REFUSED).sum()),
+        refused_because=Refusals(
+            **{reason.name.lower(): int((results["refusal"] == reason).sum()) for reason in Refusal if reason}
+        ),
         unfinished=int((status == Status.UNFINISHED).sum()),
         cancelled=int((status == Status.CANCELLED).sum()),
         good=int(good.sum()),

@@ -63,9 +63,11 @@ class Limits:
         """The widest limits within the cost's domain. kv_tokens: a smaller KV capacity.
 
         The mean context is rounded up, so a batch may count one more token for each decode than it holds. A request may
-        decode alone, and its last prompt token may be a chunk after all others.
+        decode alone, and its last prompt token may be a chunk after all others. Where no prefix was measured a prompt
+        is one chunk.
         """
         head = head_of(cost)
+        longest = head.max_prefix_tokens + 1 if head.max_prefix_tokens else head.max_chunk_tokens
         kv_tokens = min(kv_tokens or NO_LIMIT, head.kv_tokens - max_running)
         return cls(
             min(max_running, head.max_decodes),
@@ -74,7 +76,7 @@ class Limits:
             head.max_chunk_tokens,
             head.max_batch_tokens,
             head.max_prefix_tokens,
-            min(head.context_length, head.max_context_tokens, head.max_prefix_tokens + 1),
+            min(head.context_length, head.max_context_tokens, longest),
         )
 
 
@@ -192,9 +194,17 @@ def room(state: State, slot: int) -> int:
 
 @compiled
 def give(state: State, slot: int, tokens: int) -> None:
-    """Gives a queued request `tokens` prompt tokens in this iteration, at most its `room`."""
+    """Gives a queued request `tokens` prompt tokens in this iteration, at most its `room`.
+
+    Fewer where a part of the prompt would be left after a longer prefix than the engine's costs hold; none at all where
+    only the whole rest can be computed.
+    """
     s = state.scalars[0]
     request = state.requests[slot]
+    if request["computed"] + tokens < request["target"]:
+        tokens = min(tokens, s["max_prefix_tokens"] - request["computed"])
+        if tokens <= 0:
+            return
     if not request["pages"]:
         request["pages"] = pages_for(state, request["target"] + 1)
         s["pages_used"] += request["pages"]

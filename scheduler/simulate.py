@@ -122,7 +122,8 @@ def refusal(code: int, state: State, cost: Cost) -> Exception:
     if code == STUCK:
         return UsageError(
             f"{where}: none of {int(scalars['queued'])} queued requests can get a token, and no decode will change "
-            "that; is a cached prefix longer than Limits.max_prefix_tokens or than the policy's cost holds?"
+            "that; is a cached prefix longer than Limits.max_prefix_tokens or than the policy's cost holds, or the "
+            "policy's chunk smaller than a prompt where no prefix was measured?"
         )
     who = {OUTSIDE_POLICY_COST: "the policy's cost", OUTSIDE_TRUE_COST: "the true cost"}[code]
     domain = {name: getattr(head_of(cost), name) for name in ("max_decodes", "max_context_tokens", "kv_tokens")}

@@ -4,20 +4,24 @@ import hashlib
 import os
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from support.random_tables import random_table
+from support.served_table import DOMAIN, served_table
 from support.serving import STEEP, random_limits, random_workload, workload
 
 from chunkfit.files.errors import OutOfDomainError, UsageError
 from chunkfit.scheduler.compiled import COMPILES
 from chunkfit.scheduler.cost import SLOWEAVE, Formula, from_table, noise_factors
-from chunkfit.scheduler.dtypes import Status
+from chunkfit.scheduler.dtypes import Refusal, Status
 from chunkfit.scheduler.loop import run_iterations
 from chunkfit.scheduler.policies import policy
+from chunkfit.scheduler.serving_metrics import measure
 from chunkfit.scheduler.serving_state import Limits
 from chunkfit.scheduler.simulate import Conditions, simulate
+from chunkfit.tables import Fingerprint
 
 # A decode costs 1 ms, a prompt token 1/16 ms, an iteration 2 ms: every time is a whole number of ticks.
 PLAIN = Formula(overhead=2.0, decode=1.0, chunk_token=0.0625).cost()
@@ -197,3 +201,37 @@ def test_without_a_compiler_the_bytes_are_the_same(how, request):
     env = os.environ | ({"NUMBA_DISABLE_JIT": "1"} if how != "no numba" else {})
     plain = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env, check=False)
     assert plain.stdout.strip() == digest_of_runs(), plain.stderr
+
+
+@pytest.fixture(scope="module")
+def without_prefixes():
+    """A table of a log whose prompts always fit one chunk."""
+    return from_table(served_table(Fingerprint(engine="vllm"), DOMAIN.model_copy(update={"max_prefix_tokens": 0})))
+
+
+@pytest.mark.parametrize("name", ["sloweave", "full", "fixed-64", "token-budget-256", "slidingserve-256"])
+def test_without_measured_prefixes_prompts_are_computed_whole(without_prefixes, name):
+    requests = workload(40, arrival_ms=np.arange(40) * 15.0, prompt_tokens=60, output_tokens=8)
+    limits = Limits.within(without_prefixes, 16)
+    run = simulate(requests, policy(name), without_prefixes, without_prefixes, limits, Conditions(), log=True)
+    assert (run.results["status"] == Status.FINISHED).all()
+    assert not run.log["prefix_tokens"].any()
+
+
+def test_a_chunk_that_would_leave_an_unmeasured_prefix_is_not_given(without_prefixes):
+    """fixed-64 offers 64 of 100 tokens, of which nothing could be continued: the run says that it is stuck."""
+    limits = Limits.within(without_prefixes, 16)
+    requests = workload(1, prompt_tokens=100, output_tokens=2)
+    with pytest.raises(UsageError, match=r"none of 1 queued requests can get a token.*no prefix was measured"):
+        simulate(requests, policy("fixed-64"), without_prefixes, without_prefixes, limits, Conditions())
+
+
+def test_every_refusal_has_its_reason(without_prefixes):
+    limits = replace(Limits.within(without_prefixes, 16), pages=20)
+    requests = workload(3, prompt_tokens=[9000, 400, 50], output_tokens=2)
+    run = simulate(requests, policy("full"), without_prefixes, without_prefixes, limits, Conditions())
+    assert run.results["refusal"].tolist() == [Refusal.TOO_LONG, Refusal.KV_CAPACITY, Refusal.NONE]
+    report = measure(requests, run.results, "per_token", run.makespan_ms).groups["all"]
+    assert report.refused == 2
+    assert report.refused_because.model_dump() == {"too_long": 1, "kv_capacity": 1, "no_output": 0, "policy": 0}
+    assert len(report.refused_because.lines()) == 2

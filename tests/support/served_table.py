@@ -39,7 +39,7 @@ def base_ms(n: int, k: int, c: int, u: int) -> float:
 
 def served_table(fingerprint: Fingerprint, domain: Domain = DOMAIN) -> CostTable:
     """bound: the formula at the knots; expected: 0.9 of it. Nothing is certified."""
-    axes = Axes((1, domain.max_decodes), (1, domain.max_context_tokens), CHUNKS, (0, domain.max_prefix_tokens))
+    axes = Axes((1, domain.max_decodes), (1, domain.max_context_tokens), CHUNKS, tuple({0, domain.max_prefix_tokens}))
 
     def ticks(values: list[float], scale: float) -> np.ndarray:
         return np.rint(scale * TICKS_PER_MS * np.array(values)).astype(np.int64)
