@@ -150,7 +150,7 @@ def p99_error(device: Replay, points: Points, seed: int) -> float:
     built = build_chosen(rows, device.domain, steps, ESTIMATORS[device.fitter], Proportional())
     held, truth_ms = device.held_out(seed)
     here = np.isin(scene_of(held), [scene.value for scene in rows.scenes()])
-    expected = built.unbounded().read(held[here])[0]
+    expected = built.expected_and_scale(held[here])[0]
     return float(np.quantile(np.abs(expected / truth_ms[here] - 1), 0.99))
 
 

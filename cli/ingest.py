@@ -68,6 +68,11 @@ def ingest(
         str, typer.Option(help="Percent of rows, points or replicates: fit,calibrate,test.")
     ] = "60,20,20",
     seed: Annotated[int, typer.Option(help="Of the split by points.")] = 0,
+    since: Annotated[
+        str | None,
+        typer.Option("--from", help="First row in the order of time that is kept: 1500 or 27%.", show_default=False),
+    ] = None,
+    until: Annotated[str | None, typer.Option(help="Last row that is kept, likewise.", show_default=False)] = None,
     device_name: Annotated[str | None, typer.Option(help="As the driver names it.", show_default=False)] = None,
     model: Annotated[str | None, typer.Option(help="Model of the log.", show_default=False)] = None,
     dtype: Annotated[str | None, typer.Option(help="Of weights and KV cache.", show_default=False)] = None,
@@ -95,6 +100,8 @@ def ingest(
         shares=parse_shares(shares),
         seed=seed,
         aggregation=aggregation,
+        since=since,
+        until=until,
         stated=Fingerprint(
             device_name=device_name, model_name=model, dtype=dtype, tensor_parallel=tensor_parallel, engine=engine
         ),

@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..profiler.microbench.results import MicrobenchV1
 from ..tables.arrays import TableArrays
 from ..tables.batch import Scene
 from ..tables.closure import monotone_majorant
 from ..tables.domain import Domain
-from ..tables.grid import Axes, Ladder, Surface, nearest_ticks, ticks_up, to_ms
+from ..tables.grid import Axes, Ladder, Points, Surface, nearest_ticks, ticks_up, to_ms
 from ..tables.support import Support
 from .estimators.estimator import Estimator, SceneModel
 from .estimators.registry import estimators
@@ -25,6 +26,7 @@ from .steps import FoundStep, find_steps
 from .surfaces import SceneSurfaces, scene_surfaces
 
 MOST_FITTED_POINTS = 20_000  # that an estimator is fitted to, drawn at random; node residuals use all points
+FINE = 1 << 12  # a noise scale of a minute still fits
 TICK_ALLOWANCE = 8  # the ladder's rounding raises E by at most 4 ticks before the multiplier: the bound gets more
 
 
@@ -44,10 +46,18 @@ class Built:
     def expected(self) -> dict[Scene, Surface]:
         return {scene: surfaces.expected for scene, surfaces in self.surfaces.items()}
 
-    def unbounded(self) -> TableArrays:
-        """E, and the noise scale in the place of the bound: both are read as the table will be read."""
-        scales = {scene: surfaces.scale for scene, surfaces in self.surfaces.items()}
-        return self._arrays(scales)
+    def expected_and_scale(self, points: Points) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """(E, noise scale) of each point in ms, (points,): read as the table will be read.
+
+        A reading rounds up to whole ticks. The margin multiplies the scale, by a hundred where a few stalls set it, and
+        would multiply its rounding. So the scale is read in FINE parts of a tick.
+        """
+        fine = {
+            scene: Surface(surfaces.scale.ladder * FINE, surfaces.scale.base * FINE)
+            for scene, surfaces in self.surfaces.items()
+        }
+        expected_ms, fine_ms = self._arrays(fine).read(points)
+        return expected_ms, fine_ms / FINE
 
     def unclosed(self, multipliers: Mapping[Scene, float], factor: float) -> dict[Scene, Surface]:
         """(E + multiplier * scale) * factor at every node, rounded up, before it is ordered.

@@ -22,12 +22,23 @@ from ..tables.schema_v1 import FactorsV1, FitterV1, MarginPartV1, RangeV1
 from .build import Built, build
 from .certify import certificate, law_of, majorant_gap, tested
 from .estimators.registry import AUTO
-from .margin import Drift, NoiseMargin, PairFactor, centred, noise_margins, pair_factor, require_points, session_drift
+from .margin import (
+    Drift,
+    NoiseMargin,
+    PairFactor,
+    centred,
+    noise_margins,
+    pair_factor,
+    points_needed,
+    require_points,
+    session_drift,
+)
 from .numerics import one_blas_thread
+from .regimes import regime_concerns
 from .rows import Rows, held_out, rows_of, shared_rows
 from .select import Selection
 from .steps import FoundStep
-from .support import in_measured_boxes, measured_support
+from .support import calibration_rows, measured_support
 from .verdict import verdict_of_fit
 
 MIN_FIT_POINTS = 5  # per scene: with fewer the table has no such scene
@@ -74,7 +85,7 @@ def fit(
     calibrate, test = (held_out(profile, session, fit_rows.scenes()) for session in ("calibrate", "test"))
     drift = session_drift(shared_rows(profile), calibrate)
     support = measured_support(profile, fit_rows, calibrate)
-    calibrate = in_measured_boxes(calibrate, support)
+    calibrate = calibration_rows(calibrate, support, profile.meta.domain, points_needed(coverage, confidence))
     require_points(len(calibrate), coverage, confidence)
     fit_rows = centred(fit_rows, drift)
 
@@ -111,7 +122,9 @@ def fit(
         ),
         margin=_margin_parts(margins, drift, selection.noise.name, unequal, chunks),
         factors=factors,
-        verdict=verdict_of_fit(profile.meta, certified, figures, factors, stored_support, unanswered),
+        verdict=verdict_of_fit(
+            profile.meta, certified, figures, factors, stored_support, unanswered, regime_concerns(profile, arrays)
+        ),
         certificate=certified,
         test=figures,
         gap=majorant_gap(arrays, unclosed, built.surfaces, answered),
@@ -119,7 +132,7 @@ def fit(
 
 
 def _calibrated(built: Built, calibrate: Rows, coverage: float, confidence: float) -> list[NoiseMargin]:
-    expected_ms, scale_ms = built.unbounded().read(calibrate.points)
+    expected_ms, scale_ms = built.expected_and_scale(calibrate.points)
     scores = (calibrate.latency_ms - expected_ms) / scale_ms
     return noise_margins(scores, scene_of(calibrate.points), coverage, confidence)
 

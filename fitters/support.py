@@ -54,14 +54,20 @@ def measured_support(profile: Profile, fit_rows: Rows, calibrate: Rows) -> Suppo
     return Support(edges, measured)
 
 
-def in_measured_boxes(rows: Rows, support: Support | None) -> Rows:
-    """The rows whose batches were measured: those that a bound is calibrated on."""
+def calibration_rows(rows: Rows, support: Support | None, domain: Domain, needed: int) -> Rows:
+    """The rows that a bound is calibrated on: those whose batches were measured, where there are `needed` of them.
+
+    Else also those that are answered by order. Their bound is that of a batch with more work, so they would only hide
+    misses of the others where these are enough.
+    """
     if support is None:
         return rows
-    kept = np.ones(len(rows), dtype=bool)
-    for unmeasured, _ in support.unmeasured(rows.points):
-        kept[unmeasured] = False
-    return rows.where(kept)
+    measured, answered = np.ones(len(rows), dtype=bool), np.ones(len(rows), dtype=bool)
+    for unmeasured, corners in support.unmeasured(rows.points):
+        measured[unmeasured] = False
+        above = [domain.contains(np.maximum(rows.points[unmeasured], corner)) for corner in corners]
+        answered[unmeasured] = np.any(above, axis=0) if above else False
+    return rows.where(measured if measured.sum() >= needed else answered)
 
 
 def _edges(column: int, rows: Rows, domain: Domain) -> tuple[int, ...]:

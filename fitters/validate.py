@@ -29,11 +29,12 @@ from .build import build_chosen, ladders_of
 from .certify import certificate, closed_over_unclosed, law_of, tested
 from .cross_validation import out_of_fold
 from .estimators.registry import ESTIMATORS
-from .margin import centred, pair_factor, session_drift
+from .margin import centred, pair_factor, points_needed, session_drift
 from .noise import refitted
 from .numerics import one_blas_thread
+from .regimes import regime_concerns
 from .rows import Rows, held_out, rows_of, shared_rows
-from .support import in_measured_boxes, measured_support
+from .support import calibration_rows, measured_support
 from .verdict import verdict_of_fit
 
 RELATIVE_TOLERANCE = 1e-9  # library versions may differ in the last digits of a beta quantile
@@ -64,11 +65,10 @@ def evidence_findings(table: TableV1, profile_path: str | Path) -> list[Finding]
     try:
         calibrate, test = (held_out(profile, session, arrays.ladders) for session in ("calibrate", "test"))
         findings += _support(table, profile, calibrate)
-        measured = in_measured_boxes(calibrate, arrays.support)
-        findings += _certificate(table, arrays, measured, law_of(profile.meta))
+        findings += _certificate(table, arrays, calibrate, law_of(profile.meta))
         answered = test.where(arrays.answers(test.points))
         findings += _test(table, arrays, answered)
-        findings += _verdict(table, profile, 1 - len(answered) / len(test))
+        findings += _verdict(table, profile, arrays, 1 - len(answered) / len(test))
     except ChunkfitError as error:
         findings.append(Finding("evidence", str(profile_path), str(error)))
     return findings
@@ -82,10 +82,13 @@ def _support(table: TableV1, profile: Profile, calibrate: Rows) -> Iterator[Find
         yield Finding("evidence", "$.support", "differs from the boxes that the profile has rows in and around")
 
 
-def _verdict(table: TableV1, profile: Profile, unanswered_share: float) -> Iterator[Finding]:
+def _verdict(table: TableV1, profile: Profile, arrays: TableArrays, unanswered_share: float) -> Iterator[Finding]:
     if table.verdict is None or table.certificate is None or table.test is None:
         return
-    fresh = verdict_of_fit(profile.meta, table.certificate, table.test, table.factors, table.support, unanswered_share)
+    further = regime_concerns(profile, arrays)
+    fresh = verdict_of_fit(
+        profile.meta, table.certificate, table.test, table.factors, table.support, unanswered_share, further
+    )
     yield from _compare(table.verdict.model_dump(mode="json"), fresh.model_dump(mode="json"), "$.verdict")
 
 
@@ -111,7 +114,9 @@ def _certificate(table: TableV1, arrays: TableArrays, calibrate: Rows, law: str)
         yield Finding("evidence", "$.certificate", "nothing is certified; expected a certificate: fit the table again")
         return
     try:
-        fresh = certificate(arrays, calibrate, stored.coverage, stored.confidence, law)
+        needed = points_needed(stored.coverage, stored.confidence)
+        rows = calibration_rows(calibrate, arrays.support, table.domain, needed)
+        fresh = certificate(arrays, rows, stored.coverage, stored.confidence, law)
     except ChunkfitError as error:
         yield Finding("evidence", "$.certificate", str(error))
         return

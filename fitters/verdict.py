@@ -6,7 +6,7 @@ bound far above the times make it wide; notes change nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from ..profiler.importers.copies import COPY, RANK
 from ..profiler.meta import ProfileMeta
@@ -27,10 +27,12 @@ def verdict_of_fit(
     factors: FactorsV1,
     support: SupportV1 | None,
     unanswered_share: float,
+    further: Iterable[ConcernV1] = (),
 ) -> VerdictV1:
     """The verdict on a table fitted to a profile.
 
-    unanswered_share: of the test session's rows, those whose batches the table has no answer for.
+    unanswered_share: of the test session's rows, those whose batches the table has no answer for. further: concerns
+    found elsewhere (regimes.py).
     """
     return VerdictV1.of(
         [
@@ -40,6 +42,7 @@ def verdict_of_fit(
             *_drift(factors),
             *_draws(meta),
             *_support(support, unanswered_share),
+            *further,
         ]
     )
 

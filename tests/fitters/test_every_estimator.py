@@ -34,7 +34,7 @@ def expected_of(rows: Rows, name: str):
     steps, _ = with_found_steps(rows, SYNTHETIC_DOMAIN, ())
     estimator = estimators(name, operator_results())[name]
     table = build_chosen(rows, SYNTHETIC_DOMAIN, steps, estimator, Proportional())
-    return steps, lambda points: table.unbounded().read(points)[0]
+    return steps, lambda points: table.expected_and_scale(points)[0]
 
 
 def around(step: int) -> tuple[np.ndarray, np.ndarray]:

@@ -90,7 +90,7 @@ def built(name: str = "scene_experts", scale: str = "proportional") -> Built:
 
 
 def scores(table: Built, calibrate: Rows, moved: float = 1.0) -> np.ndarray:
-    expected, scale = table.unbounded().read(calibrate.points)
+    expected, scale = table.expected_and_scale(calibrate.points)
     return (calibrate.latency_ms / moved - expected) / scale
 
 
@@ -123,7 +123,7 @@ def check_the_law(found: np.ndarray, points: int, k: int, what: str) -> None:
 def test_raw_scores_follow_the_law(name, scale, points):
     """Whatever the estimator is worth and whatever the shape of the noise is taken for."""
     table = built(name, scale)
-    expected, unit = table.unbounded().read(ASKED)
+    expected, unit = table.expected_and_scale(ASKED)
     k = order_statistic(points, COVERAGE, CONFIDENCE)
     covered, short = [], []
     for session in sessions(points):
@@ -140,7 +140,7 @@ def test_raw_scores_follow_the_law(name, scale, points):
 def test_raw_scores_of_each_scene_follow_the_law_where_margins_are_its_own():
     points = 3300
     table = built()
-    expected, unit = table.unbounded().read(ASKED)
+    expected, unit = table.expected_and_scale(ASKED)
     k = order_statistic(points // 3, COVERAGE, 1 - (1 - CONFIDENCE) / 3)
     covered = {scene: [] for scene in SCENES}
     for session in sessions(points):
@@ -161,7 +161,7 @@ def test_raw_scores_of_each_scene_follow_the_law_where_margins_are_its_own():
 def test_shipped_tables_are_at_least_as_good_as_the_law():
     points = 1000
     table = built()
-    expected, unit = table.unbounded().read(ASKED)
+    expected, unit = table.expected_and_scale(ASKED)
     k = order_statistic(points, COVERAGE, CONFIDENCE)
     raw, shipped, elsewhere, told = [], [], [], []
     for session in sessions(points):

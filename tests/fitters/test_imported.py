@@ -13,7 +13,7 @@ from chunkfit import CostTable
 from chunkfit.files.errors import CertificationError
 from chunkfit.fitters.margin import best_coverage
 from chunkfit.fitters.rows import held_out, rows_of
-from chunkfit.fitters.support import in_measured_boxes, measured_support
+from chunkfit.fitters.support import calibration_rows, measured_support
 from chunkfit.fitters.validate import validate_with_profile
 from chunkfit.profiler.importers.ingest import ingest
 from chunkfit.profiler.importers.samples import ReadOptions
@@ -103,7 +103,7 @@ def test_few_replicated_points_say_what_they_can_certify(column):
     profile = ingest("table", file, options, aggregation="iteration").profile
     fit_rows = rows_of(profile, "fit")
     calibrate = held_out(profile, "calibrate", fit_rows.scenes())
-    m = len(in_measured_boxes(calibrate, measured_support(profile, fit_rows, calibrate)))
+    m = len(calibration_rows(calibrate, measured_support(profile, fit_rows, calibrate), profile.meta.domain, 299))
     assert 1 <= m <= len(calibrate) == profile.meta.sessions["calibrate"].points
     can = best_coverage(m, 0.95)
     with pytest.raises(CertificationError, match=f"refused: m = {m} calibration points, needs 299.*--coverage {can:g}"):

@@ -172,7 +172,7 @@ def test_a_bound_follows_it_and_closing_adds_little():
     for scale in ("proportional", "local"):
         noise = refitted(scale, lambda: out_of_fold(truth, rows, ladders_of(rows, DOMAIN, ())))
         built = build_chosen(rows, DOMAIN, (), truth, noise)
-        expected, of_scale = built.unbounded().read(rows.points)
+        expected, of_scale = built.expected_and_scale(rows.points)
         multiplier = np.quantile((rows.latency_ms - expected) / of_scale, 0.99)
         unclosed = built.unclosed({Scene.DECODE: multiplier}, 1.0)
         table = built.closed(unclosed)

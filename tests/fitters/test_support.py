@@ -8,7 +8,7 @@ from support.synthetic_log import batches, logged
 from chunkfit import CostTable
 from chunkfit.files.errors import OutOfDomainError
 from chunkfit.fitters.rows import held_out, rows_of
-from chunkfit.fitters.support import in_measured_boxes, measured_support
+from chunkfit.fitters.support import calibration_rows, measured_support
 from chunkfit.fitters.validate import validate_with_profile
 from chunkfit.profiler.devices import truth
 from chunkfit.profiler.profile import Profile
@@ -125,7 +125,7 @@ def test_the_certificate_is_of_measured_batches_and_the_table_validates(one_cont
     assert findings == []
     profile = Profile.load(folder / "p.parquet")
     profile_rows = held_out(profile, "calibrate", rows_of(profile, "fit").scenes())
-    assert found.certificate.points == len(in_measured_boxes(profile_rows, table.arrays.support))
+    assert found.certificate.points == len(calibration_rows(profile_rows, table.arrays.support, table.domain, 299))
     edited = table.document.model_copy(update={"support": None})
     CostTable(edited).save(folder / "edited.json")
     # The checksum is of the file before: both findings are named.

@@ -30,12 +30,15 @@ def logged(
     rows: int = 3000,
     keep: Callable[[np.ndarray], np.ndarray] | None = None,
     change: Callable[[np.ndarray], np.ndarray] | None = None,
+    drawn: int = 6,
+    since: str | None = None,
 ) -> Profile:
     """The profile of a log of `rows` iterations, cut by time.
 
-    keep: which of the drawn batches (drawn, 4) were served, a mask. change: latencies in ms (rows,) as they are logged.
+    keep: which of the drawn batches, `drawn` times as many as rows, were served, a mask. change: latencies in ms
+    (rows,) as they are logged. since: the first row that is kept.
     """
-    points = batches(seed, 6 * rows if keep else rows)
+    points = batches(seed, drawn * rows if keep else rows)
     points = points[keep(points)][:rows] if keep else points
     assert len(points) == rows, f"only {len(points)} batches are left"
     latency = truth.sample_ms(points, np.arange(len(points)), 11, "live")
@@ -45,4 +48,5 @@ def logged(
         writer = csv.writer(file)
         writer.writerow(COLUMNS.values())
         writer.writerows([*point, f"{ms:.5f}"] for point, ms in zip(points.tolist(), latency.tolist(), strict=True))
-    return ingest("table", path, ReadOptions(COLUMNS, unit="ms"), aggregation="iteration", split="time").profile
+    options = ReadOptions(COLUMNS, unit="ms")
+    return ingest("table", path, options, aggregation="iteration", split="time", since=since).profile
