@@ -22,7 +22,7 @@ def summary_of(table: TableV1) -> dict[str, Any]:
     summary = {key: dumped[key] for key in kept}
     summary["synthetic"] = table.fingerprint.synthetic
     summary["axes"] = {name: axis["knots"] for name, axis in dumped["axes"].items()}
-    judged = ("observed", "margin", "factors", "verdict", "certificate", "test", "gap")
+    judged = ("observed", "margin", "factors", "verdict", "certificate", "price", "test", "gap")
     return summary | {key: dumped[key] for key in judged}
 
 
@@ -62,6 +62,9 @@ def evidence_lines(table: TableV1) -> list[tuple[str, str]]:
                 f"{certificate.allowed} allowed ({certificate.points} points)",
             )
         )
+    if table.price:
+        priced = ", ".join(f"{100 * one.coverage:g}% {one.mean_bound_ratio:.3f}" for one in table.price)
+        lines.append(("price of the promise", f"mean U/T at {priced}"))
     if test:
         lines.append(("test coverage", _counts(test.coverage)))
         for scene, count in test.scenes.items():

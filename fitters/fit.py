@@ -13,7 +13,6 @@ from ..files.errors import CertificationError
 from ..profiler.columns import PAIRED
 from ..profiler.microbench.results import MicrobenchV1
 from ..profiler.profile import Profile
-from ..tables.arrays import support_document
 from ..tables.batch import AXES
 from ..tables.cost_table import CostTable
 from ..tables.fingerprint import require_same
@@ -34,12 +33,12 @@ from .margin import (
     session_drift,
 )
 from .numerics import one_blas_thread
-from .regimes import regime_concerns
 from .rows import Rows, held_out, rows_of, shared_rows
 from .select import Selection
+from .stalls import price
 from .steps import FoundStep
 from .support import calibration_rows, measured_support
-from .verdict import verdict_of_fit
+from .verdict import verdict_of
 
 MIN_FIT_POINTS = 5  # per scene: with fewer the table has no such scene
 
@@ -106,9 +105,6 @@ def fit(
     certified = certificate(arrays, calibrate, coverage, confidence, law_of(profile.meta))
     figures = tested(arrays, answered)
     factors = FactorsV1(unequal_contexts=unequal.factor, several_chunks=chunks.factor, session_drift=drift.factor)
-    stored_support = None if support is None else support_document(support)
-    unanswered = 1 - len(answered) / len(test)
-
     return CostTable.of(
         arrays,
         fingerprint=profile.meta.fingerprint,
@@ -122,10 +118,9 @@ def fit(
         ),
         margin=_margin_parts(margins, drift, selection.noise.name, unequal, chunks),
         factors=factors,
-        verdict=verdict_of_fit(
-            profile.meta, certified, figures, factors, stored_support, unanswered, regime_concerns(profile, arrays)
-        ),
+        verdict=verdict_of(profile, arrays, calibrate, test, certified, figures, factors),
         certificate=certified,
+        price=price(arrays, calibrate, confidence),
         test=figures,
         gap=majorant_gap(arrays, unclosed, built.surfaces, answered),
     )

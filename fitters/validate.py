@@ -32,10 +32,10 @@ from .estimators.registry import ESTIMATORS
 from .margin import centred, pair_factor, points_needed, session_drift
 from .noise import refitted
 from .numerics import one_blas_thread
-from .regimes import regime_concerns
 from .rows import Rows, held_out, rows_of, shared_rows
+from .stalls import price
 from .support import calibration_rows, measured_support
-from .verdict import verdict_of_fit
+from .verdict import verdict_of
 
 RELATIVE_TOLERANCE = 1e-9  # library versions may differ in the last digits of a beta quantile
 
@@ -68,7 +68,7 @@ def evidence_findings(table: TableV1, profile_path: str | Path) -> list[Finding]
         findings += _certificate(table, arrays, calibrate, law_of(profile.meta))
         answered = test.where(arrays.answers(test.points))
         findings += _test(table, arrays, answered)
-        findings += _verdict(table, profile, arrays, 1 - len(answered) / len(test))
+        findings += _verdict(table, profile, arrays, calibrate, test)
     except ChunkfitError as error:
         findings.append(Finding("evidence", str(profile_path), str(error)))
     return findings
@@ -82,13 +82,15 @@ def _support(table: TableV1, profile: Profile, calibrate: Rows) -> Iterator[Find
         yield Finding("evidence", "$.support", "differs from the boxes that the profile has rows in and around")
 
 
-def _verdict(table: TableV1, profile: Profile, arrays: TableArrays, unanswered_share: float) -> Iterator[Finding]:
+def _verdict(table: TableV1, profile: Profile, arrays: TableArrays, calibrate: Rows, test: Rows) -> Iterator[Finding]:
+    """The verdict and the price of the promise."""
     if table.verdict is None or table.certificate is None or table.test is None:
         return
-    further = regime_concerns(profile, arrays)
-    fresh = verdict_of_fit(
-        profile.meta, table.certificate, table.test, table.factors, table.support, unanswered_share, further
-    )
+    coverage, confidence = table.certificate.coverage, table.certificate.confidence
+    rows = calibration_rows(calibrate, arrays.support, table.domain, points_needed(coverage, confidence))
+    fresh = verdict_of(profile, arrays, rows, test, table.certificate, table.test, table.factors)
+    stored, again = ([one.model_dump() for one in prices] for prices in (table.price, price(arrays, rows, confidence)))
+    yield from _compare(dict(enumerate(stored)), dict(enumerate(again)), "$.price")
     yield from _compare(table.verdict.model_dump(mode="json"), fresh.model_dump(mode="json"), "$.verdict")
 
 

@@ -6,12 +6,18 @@ bound far above the times make it wide; notes change nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from ..profiler.importers.copies import COPY, RANK
 from ..profiler.meta import ProfileMeta
-from ..tables.schema_v1 import CertificateV1, FactorsV1, SupportV1, TestV1
+from ..profiler.profile import Profile
+from ..tables.arrays import TableArrays
+from ..tables.schema_v1 import CertificateV1, FactorsV1, TestV1
+from ..tables.support import Support
 from ..tables.verdict import ConcernV1, Grade, VerdictV1
+from .regimes import regime_concerns
+from .rows import Rows
+from .stalls import stall_concerns
 
 # Mean U/T. Clean profiles of 300 to 1,000 points have 1.04 to 1.25; a bound at 1.5 leaves a third of a budget unused.
 WIDE_RATIO = 1.5
@@ -20,29 +26,31 @@ MANY_FLAGGED = 0.05  # share of a session's points
 MANY_UNANSWERED = 0.01  # share of the test rows
 
 
-def verdict_of_fit(
-    meta: ProfileMeta,
+def verdict_of(
+    profile: Profile,
+    arrays: TableArrays,
+    calibrate: Rows,
+    test: Rows,
     certificate: CertificateV1,
-    test: TestV1,
+    figures: TestV1,
     factors: FactorsV1,
-    support: SupportV1 | None,
-    unanswered_share: float,
-    further: Iterable[ConcernV1] = (),
 ) -> VerdictV1:
     """The verdict on a table fitted to a profile.
 
-    unanswered_share: of the test session's rows, those whose batches the table has no answer for. further: concerns
-    found elsewhere (regimes.py).
+    calibrate: the rows of the certificate. test: all rows of the test session. certificate, figures, factors: of the
+    table.
     """
+    unanswered_share = float(1 - arrays.answers(test.points).mean())
     return VerdictV1.of(
         [
-            *_promise(certificate, test),
-            *_width(test),
-            *_machine(meta),
+            *_promise(certificate, figures),
+            *_width(figures),
+            *_machine(profile.meta),
             *_drift(factors),
-            *_draws(meta),
-            *_support(support, unanswered_share),
-            *further,
+            *_draws(profile.meta),
+            *_support(arrays.support, unanswered_share),
+            *regime_concerns(profile, arrays),
+            *stall_concerns(arrays, calibrate, certificate.coverage, certificate.confidence),
         ]
     )
 
@@ -114,7 +122,7 @@ def _draws(meta: ProfileMeta) -> Iterator[ConcernV1]:
         )
 
 
-def _support(support: SupportV1 | None, unanswered_share: float) -> Iterator[ConcernV1]:
+def _support(support: Support | None, unanswered_share: float) -> Iterator[ConcernV1]:
     if unanswered_share > MANY_UNANSWERED:
         yield ConcernV1(
             name="support",

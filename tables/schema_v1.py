@@ -156,6 +156,13 @@ class CertificateV1(Strict):
     scenes: dict[Scene, CountsV1] = Field(description="calibration session by scene, not certified singly")
 
 
+class PriceV1(Strict):
+    """What another coverage would cost, from the same calibration rows."""
+
+    coverage: Share
+    mean_bound_ratio: float = Field(description="mean U / T over the calibration rows")
+
+
 class ErrorsV1(Strict):
     """Errors on the test session, in percent of the measured time unless the name says ms."""
 
@@ -212,6 +219,7 @@ class TableV1(Strict):
     factors: FactorsV1
     verdict: VerdictV1 | None = Field(description="how far the table may be relied on; null: nobody judged it")
     certificate: CertificateV1 | None = Field(description="null: nothing was certified")
+    price: list[PriceV1] = Field(description="the coverages that the calibration rows can certify, and their bounds")
     test: TestV1 | None
     gap: GapV1 | None
 

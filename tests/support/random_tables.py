@@ -30,6 +30,7 @@ def table_of(arrays: TableArrays, **changes) -> CostTable:
         "factors": FactorsV1(unequal_contexts=None, several_chunks=None, session_drift=None),
         "verdict": None,
         "certificate": None,
+        "price": [],
         "test": None,
         "gap": None,
     }
