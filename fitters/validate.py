@@ -65,10 +65,12 @@ def evidence_findings(table: TableV1, profile_path: str | Path) -> list[Finding]
     try:
         calibrate, test = (held_out(profile, session, arrays.ladders) for session in ("calibrate", "test"))
         findings += _support(table, profile, calibrate)
-        findings += _certificate(table, arrays, calibrate, law_of(profile.meta))
+        uncertain = list(_certificate(table, arrays, calibrate, law_of(profile.meta)))
+        findings += uncertain
         answered = test.where(arrays.answers(test.points))
         findings += _test(table, arrays, answered)
-        findings += _verdict(table, profile, arrays, calibrate, test)
+        if not uncertain:  # the verdict and the price rest on the certificate
+            findings += _verdict(table, profile, arrays, calibrate, test)
     except ChunkfitError as error:
         findings.append(Finding("evidence", str(profile_path), str(error)))
     return findings
