@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
+    from ..scheduler.run_report import RunReport
     from ..scheduler.simulation.cell import Cell, Costs
     from ..scheduler.simulation.runs import Group
 
@@ -110,7 +111,7 @@ def simulate(
     found = groups(cells, reports)
     data = facts(setting, real, seeds) | {"groups": [group.data() for group in found]}
     shown: list[RenderableType] = [_table(found)] if len(cells) > 1 else [reports[0]]
-    shown += _refusal_lines(found)
+    shown += [*_refusal_lines(found), *_support_lines(reports)]
     shown.append(facts_line(data))
     if out is not None:
         write_csv(reports, out / "runs.csv")
@@ -146,6 +147,20 @@ def _pictures(cells: Sequence[Cell], costs: Costs, out: Path, plot: bool) -> lis
     latency_picture(runs, last, out / "latency.png")
     timeline_picture(runs, last, out / "timeline.png")
     return [out / "latency.png", out / "timeline.png"]
+
+
+def _support_lines(reports: Sequence[RunReport]) -> list[str]:
+    """How many iterations the policies' cost did not rest on measured batches for."""
+    from .output import percent
+
+    total = {name: sum(one.counts[name] for one in reports) for name in ("iterations", "by_order", "unmeasured")}
+    if not total["by_order"] + total["unmeasured"]:
+        return []
+    by_order, unknown = (total[name] / max(total["iterations"], 1) for name in ("by_order", "unmeasured"))
+    return [
+        f"[yellow]batches that the policy's cost did not measure: {percent(by_order)} of the iterations by order, "
+        f"{percent(unknown)} without an answer[/]"
+    ]
 
 
 def _refusal_lines(found: Sequence[Group]) -> list[str]:

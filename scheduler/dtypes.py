@@ -127,6 +127,9 @@ SCALARS = np.dtype(
         ("last_exception", "i8"),  # iteration
         ("exceptions", "i8"),
         ("relegations", "i8"),
+        # Decisions by what the cost's answer rests on (tables/support.py); the others were measured
+        ("by_order", "i8"),
+        ("unmeasured", "i8"),
         ("throughput", "f8"),  # of prefill, tokens per tick, moving average; 0 before the first where none is given
     ],
     align=True,

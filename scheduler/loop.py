@@ -20,6 +20,7 @@ from .serving_state import (
     NO_TARGET,
     State,
     batch_ticks,
+    count_support,
     free_slot,
     join_queue,
     mean_context,
@@ -132,6 +133,7 @@ def run_iterations(world: World, state: State, belief: Cost, truth: Cost, log: N
             return OUTSIDE_POLICY_COST
         if not s["decoding"] and not s["chosen"]:
             return STUCK
+        count_support(state, belief)
         ticks = batch_ticks(state, truth, s["chunk_tokens"], s["prefix_tokens"], s["chosen"])
         if ticks == OUTSIDE:
             return OUTSIDE_TRUE_COST

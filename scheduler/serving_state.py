@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..files.errors import UsageError
+from ..tables.lookup import MEASURED, OUTSIDE, boxes_above
 from .compiled import compiled
 from .cost.cost_record import NO_LIMIT, Cost, head_of
 from .cost.look_up import bound_ticks
@@ -237,6 +238,21 @@ def batch_ticks(state: State, cost: Cost, tokens: int, prefix: int, chunks: int)
     # Fields and slots are narrower than the products of a look-up.
     tokens, prefix, longest = int(tokens), int(prefix), int(s["longest_context"])
     return int(bound_ticks(cost, s["decoding"], mean_context(state), longest, tokens, prefix, chunks))
+
+
+@compiled
+def count_support(state: State, cost: Cost) -> None:
+    """Counts the batch that was decided where the cost's table did not measure it."""
+    support = cost.head[0].support
+    if not cost.head[0].knots_end or support == OUTSIDE:
+        return
+    s = state.scalars[0]
+    n, k, c, u = int(s["decoding"]), mean_context(state), int(s["chunk_tokens"]), int(s["prefix_tokens"])
+    if (n or c) and boxes_above(cost.nodes, support, n, k, c, u) != MEASURED:
+        if batch_ticks(state, cost, c, u, s["chosen"]) == OUTSIDE:
+            s["unmeasured"] += 1
+        else:
+            s["by_order"] += 1
 
 
 @compiled

@@ -36,6 +36,12 @@ class Run:
     makespan_ms: float  # end of the last iteration, or a later arrival that was refused
     exceptions: int  # iterations that went over their budget on purpose (aging)
     relegations: int
+    by_order: int  # iterations of batches that were not measured, answered from batches with more work
+    unmeasured: int  # iterations that nothing measured is above
+
+    def support_counts(self) -> dict[str, int]:
+        """What the policy's cost rests on, by iterations; the others were measured."""
+        return {"by_order": self.by_order, "unmeasured": self.unmeasured}
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +95,8 @@ def simulate(
         float(scalars["now"]) / TICKS_PER_MS,
         int(scalars["exceptions"]),
         int(scalars["relegations"]),
+        int(scalars["by_order"]),
+        int(scalars["unmeasured"]),
     )
 
 

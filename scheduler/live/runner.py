@@ -166,6 +166,7 @@ class LiveRunner:
             metrics=measure(workload.requests, run.results, self.criterion, max(run.makespan_ms, 1e-3)),
             counts={
                 "iterations": run.iterations,
+                **run.support_counts(),
                 "prefill_tokens": int(run.log["chunk_tokens"].sum(dtype=np.int64)),
                 "decode_tokens": int(run.log["decodes"].sum(dtype=np.int64)),
                 **{f"left_{stage}": sum(request.stage is stage for request in live.left) for stage in Stage},

@@ -21,7 +21,7 @@ from ..iteration import give_tokens, make_pages, sum_up_unfinished
 from ..loop import OUTSIDE_POLICY_COST, STUCK, arrive, next_arrival
 from ..policies import Policy
 from ..policies.registry import decide, observe
-from ..serving_state import Limits, empty_state
+from ..serving_state import Limits, count_support, empty_state
 from ..simulate import Conditions, Run, refusal, world_of
 from ..workloads.workload import check_requests
 from .executor import Executor, batch_of
@@ -180,6 +180,8 @@ class _Serving:
             float(scalars["now"]) / TICKS_PER_MS,
             int(scalars["exceptions"]),
             int(scalars["relegations"]),
+            int(scalars["by_order"]),
+            int(scalars["unmeasured"]),
         )
         used = None if joules is None or after is None else after - joules
         return LiveRun(run, self.in_flight.texts, left, used, stopped, free - executor.allocator.free_pages)
@@ -220,6 +222,7 @@ class _Serving:
             raise refusal(OUTSIDE_POLICY_COST, self.state, self.belief)
         if not s["decoding"] and not s["chosen"]:
             raise refusal(STUCK, self.state, self.belief)
+        count_support(self.state, self.belief)
         decodes, chunks = self.in_flight.work()
         called_ms = executor.now_ms()
         tokens = executor.iterate(decodes, chunks)

@@ -120,7 +120,7 @@ def report_of(cell: Cell, costs: Costs, played: Played) -> RunReport:
         workload=workload_facts(played.workload),
         costs=CostsV1(true=cell.truth, policy=cell.belief),
         metrics=measure(played.workload.requests, run.results, cell.criterion, run.makespan_ms),
-        counts={"iterations": run.iterations},
+        counts={"iterations": run.iterations} | run.support_counts(),
         exceptions={"aged_prefill": run.exceptions, "relegated": run.relegations},
         scheduling=_scheduling(cell, run),
         joules=None,

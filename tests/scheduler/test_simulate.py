@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from support.random_tables import random_table
+from support.random_tables import random_table, table_of
 from support.served_table import DOMAIN, served_table
 from support.serving import STEEP, random_limits, random_workload, workload
 
@@ -21,7 +21,8 @@ from chunkfit.scheduler.policies import policy
 from chunkfit.scheduler.serving_metrics import measure
 from chunkfit.scheduler.serving_state import Limits
 from chunkfit.scheduler.simulate import Conditions, simulate
-from chunkfit.tables import Fingerprint
+from chunkfit.tables import Fingerprint, Scene
+from chunkfit.tables.support import Support
 
 # A decode costs 1 ms, a prompt token 1/16 ms, an iteration 2 ms: every time is a whole number of ticks.
 PLAIN = Formula(overhead=2.0, decode=1.0, chunk_token=0.0625).cost()
@@ -235,3 +236,29 @@ def test_every_refusal_has_its_reason(without_prefixes):
     assert report.refused == 2
     assert report.refused_because.model_dump() == {"too_long": 1, "kv_capacity": 1, "no_output": 0, "policy": 0}
     assert len(report.refused_because.lines()) == 2
+
+
+def test_iterations_by_order_are_counted():
+    """A table that measured decodes and chunks of long contexts alone: short ones are answered by order."""
+    whole = served_table(Fingerprint(engine="vllm"))
+    d = whole.domain
+    edges = {
+        "decodes": (d.max_decodes,),
+        "context_tokens": (200, d.max_context_tokens),
+        "chunk_tokens": (d.max_chunk_tokens,),
+        "prefix_tokens": (d.max_prefix_tokens,),
+    }
+    measured = {
+        Scene.DECODE: np.array([[False, True]]),
+        Scene.PREFILL: np.ones((1, 1), bool),
+        Scene.MIXED: np.array([False, True]).reshape(1, 2, 1, 1),
+    }
+    table = from_table(table_of(replace(whole.arrays, support=Support(edges, measured))))
+    requests = workload(1, prompt_tokens=100, output_tokens=201)
+    run = simulate(requests, policy("full"), table, table, Limits.within(table, 8), Conditions(), log=True)
+    short = (run.log["decodes"] > 0) & (run.log["context_tokens"] <= 200)
+    assert 0 < short.sum() < run.iterations - 50
+    assert run.support_counts() == {"by_order": int(short.sum()), "unmeasured": 0}
+    plain = from_table(whole)
+    again = simulate(requests, policy("full"), plain, plain, Limits.within(plain, 8), Conditions())
+    assert again.support_counts() == {"by_order": 0, "unmeasured": 0}
