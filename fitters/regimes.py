@@ -55,15 +55,16 @@ class TwoModes:
 
 def regime_concerns(profile: Profile, arrays: TableArrays) -> Iterator[ConcernV1]:
     """What a profile's rows say against one regime, under the table fitted to them."""
-    points, residuals = _residuals(profile, arrays)
+    rows, points, residuals = _residuals(profile, arrays)
     imported = profile.meta.imported
     shift = level_shift(residuals) if imported is not None and imported.split == "time" else None
     if shift is not None:
-        share = shift.row / shift.rows
+        row, last = int(rows[shift.row]), len(profile.select())
+        share = row / last
         yield ConcernV1(
             name="level_shift",
             grade=Grade.DO_NOT_USE if abs(np.log(shift.ratio)) > np.log1p(LARGE_SHIFT) else Grade.WIDE,
-            reason=f"from row {shift.row + 1:,} of {shift.rows:,} (at {100 * share:.0f}%) on iterations take "
+            reason=f"from row {row + 1:,} of {last:,} (at {100 * share:.0f}%) on iterations take "
             f"{shift.ratio:.2f} times as long as before",
             advice=f"keep one side of it: ingest again with --from {100 * share:.0f}% or --until {100 * share:.0f}%",
         )
@@ -130,13 +131,17 @@ def two_modes(residuals: Floats) -> TwoModes | None:
     return TwoModes(slower, ratio)
 
 
-def _residuals(profile: Profile, arrays: TableArrays) -> tuple[NDArray[np.int64], Floats]:
-    """(points, log(T / E)) of the profile's point rows that the table answers, in the order of time."""
+def _residuals(profile: Profile, arrays: TableArrays) -> tuple[NDArray[np.int64], NDArray[np.int64], Floats]:
+    """(row, point, log(T / E)) of the profile's point rows whose batches the table measured, in the order of time.
+
+    By order E is the time of another batch.
+    """
     rows = profile.select()
     points, latency = rows.points(), rows.columns["latency_ms"]
     known = np.isin(scene_codes(points), [SCENES.index(scene) for scene in arrays.ladders])
-    known[known] = arrays.answers(points[known])
-    return points[known], np.log(latency[known] / arrays.read(points[known])[0])
+    for unmeasured, _ in arrays.support.unmeasured(points) if arrays.support is not None else ():
+        known[unmeasured] = False
+    return np.flatnonzero(known), points[known], np.log(latency[known] / arrays.read(points[known])[0])
 
 
 def _confounded(points: NDArray[np.int64]) -> Iterator[ConcernV1]:

@@ -77,3 +77,19 @@ def test_decodes_and_contexts_that_follow_from_each_other_are_named(tmp_path):
     grade, found = concern(logged(tmp_path, rows=1900, keep=full, drawn=30), "confounded")
     assert grade is not Grade.GOOD
     assert "never varied apart" in found.reason
+
+
+def test_a_log_whose_batches_change_over_time_has_no_level_shift(tmp_path):
+    """A third of the log serves few decodes, which the calibration session never sees: those are answered by order."""
+
+    def sort(points):
+        few = (points[:, 0] > 0) & (points[:, 0] < 4)
+        order = np.argsort(~few, kind="stable")
+        points[:] = points[order]
+        return np.ones(len(points), bool)
+
+    profile = logged(tmp_path, rows=2500, keep=sort, drawn=1)
+    later = profile.select("calibrate").columns["decodes"]
+    assert not ((later > 0) & (later < 4)).any()
+    grade, found = concern(profile, "level_shift")
+    assert (grade is Grade.DO_NOT_USE, found) == (False, None)
