@@ -25,6 +25,7 @@ class Counters:
     late_first_tokens: int = 0
     over_bound: int = 0  # iterations that took longer than their bound
     outside: int = 0  # decisions outside of the measured domain
+    by_order: int = 0  # decisions whose batch was not measured, with the bound of one with more work
 
     def sent(self) -> dict[str, int]:
         return {PREFIX + field.name: getattr(self, field.name) for field in fields(self)}
@@ -44,5 +45,5 @@ class Counters:
             f"chunk {self.chunk_tokens} tokens, budget {self.budget_us / 1e3:.1f} ms, "
             f"bound {self.bound_us / 1e3:.1f} ms; {self.misses} late tokens, {self.late_first_tokens} late first "
             f"tokens, {self.over_bound} iterations over their bound, {self.outside} of {self.decisions} decisions "
-            f"outside the table, {mean:.0f} us each"
+            f"outside the table and {self.by_order} by order, {mean:.0f} us each"
         )

@@ -12,7 +12,7 @@ from ...scheduler.policies.sloweave import time_budget
 from ...scheduler.serving_state import NEVER, State, mean_context
 from ...tables.cost_table import CostTable
 from ...tables.fingerprint import Fingerprint, require_same
-from ...tables.lookup import TICKS_PER_MS
+from ...tables.lookup import MEASURED, TICKS_PER_MS, boxes_above
 from ...tables.verdict import require_usable
 from .options import Options
 from .state import Decodes, PolicyState, PromptState, Room
@@ -23,7 +23,8 @@ OUTSIDE_PERIOD = 8
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """chosen: (index of a prompt, its tokens), in order. outside: the table does not hold this state.
+    """chosen: (index of a prompt, its tokens), in order. outside: the table does not hold this state. by_order: it did
+    not measure the chosen batch and answers with the bound of one with more work.
 
     budget_ms: time to the earliest deadline of a decode, None without decodes. bound_ms: of the chosen batch, None
     outside of the domain.
@@ -31,6 +32,7 @@ class Decision:
 
     chosen: tuple[tuple[int, int], ...]
     outside: bool
+    by_order: bool
     budget_ms: float | None
     bound_ms: float | None
 
@@ -69,9 +71,9 @@ class Decider:
         due = not decodes.contexts or (outside and self._outside_in_a_row % OUTSIDE_PERIOD == 0)
         if not chosen and prompts and due:
             chosen = self._least(prompts, room)
-        bound = self._bound(prompts, chosen)
+        bound, by_order = self._bound(prompts, chosen)
         budget = time_budget(state.state) / TICKS_PER_MS if decodes.contexts else None
-        return Decision(tuple(chosen), outside or bound is None, budget, bound)
+        return Decision(tuple(chosen), outside or bound is None, by_order, budget, bound)
 
     def over(self, iteration_ticks: int, chunk_tokens: int) -> None:
         """See `PolicyState.over`."""
@@ -84,13 +86,18 @@ class Decider:
         assert isinstance(align, int)
         return [(index, min(max(align, room.page_tokens), prompts[index].target - prompts[index].computed))]
 
-    def _bound(self, prompts: Sequence[PromptState], chosen: Sequence[tuple[int, int]]) -> float | None:
+    def _bound(self, prompts: Sequence[PromptState], chosen: Sequence[tuple[int, int]]) -> tuple[float | None, bool]:
+        """The bound of the chosen batch, None without one, and whether it is one by order."""
         state: State = self._state.state
         s = state.scalars[0]
         tokens, prefix = sum(c for _, c in chosen), sum(prompts[i].computed for i, _ in chosen)
         longest = int(s["longest_context"])
-        bound = bound_ticks(self._cost, int(s["decoding"]), mean_context(state), longest, tokens, prefix, len(chosen))
-        return None if bound == OUTSIDE else int(bound) / TICKS_PER_MS
+        n, k, support = int(s["decoding"]), mean_context(state), int(self._cost.head[0].support)
+        bound = bound_ticks(self._cost, n, k, longest, tokens, prefix, len(chosen))
+        if bound == OUTSIDE:
+            return None, False
+        measured = support == OUTSIDE or boxes_above(self._cost.nodes, support, n, k, tokens, prefix) == MEASURED
+        return int(bound) / TICKS_PER_MS, not measured
 
 
 def load_table(options: Options, engine: Fingerprint) -> CostTable:

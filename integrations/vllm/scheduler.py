@@ -108,6 +108,7 @@ class SLOWeaveScheduler(RecordingScheduler):
         counters.decision_us_total += counters.decision_us
         counters.prompt_tokens_total += counters.chunk_tokens
         counters.outside += decision.outside
+        counters.by_order += decision.by_order
         return output
 
     def update_from_output(self, scheduler_output: Any, model_runner_output: Any) -> Any:

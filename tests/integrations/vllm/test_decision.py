@@ -1,8 +1,11 @@
 """Decisions inside vLLM are the table's own, and what is done where it has no answer."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from support.chunk_of import chunk_of
+from support.random_tables import table_of
 from support.served_table import DOMAIN, served_table
 
 from chunkfit.files.errors import FingerprintMismatchError, TableFormatError, UsageError
@@ -10,8 +13,10 @@ from chunkfit.integrations.vllm.decision import OUTSIDE_PERIOD, Decider, load_ta
 from chunkfit.integrations.vllm.options import Options, options_of, request_target_ms
 from chunkfit.integrations.vllm.state import Decodes, PromptState, Room
 from chunkfit.scheduler.serving_state import NEVER
+from chunkfit.tables import Scene
 from chunkfit.tables.fingerprint import Fingerprint
 from chunkfit.tables.lookup import TICKS_PER_MS
+from chunkfit.tables.support import Support
 
 HERE = Fingerprint(device_kind="cpu", engine="vllm")
 NOW = 1000 * TICKS_PER_MS
@@ -123,6 +128,29 @@ def test_warming_up_leaves_nothing_behind(table):
     warm_up(decider, 16)
     before = decider_of(table).decide(NOW, decodes_of([2000]), [prompt_of()], ROOM)
     assert decider.decide(NOW, decodes_of([2000]), [prompt_of()], ROOM) == before
+
+
+def test_a_batch_that_was_not_measured_is_counted_as_by_order(table):
+    """Chunks beside decodes of short contexts were never seen, those beside long ones were."""
+    d = DOMAIN
+    edges = {
+        "decodes": (d.max_decodes,),
+        "context_tokens": (1000, d.max_context_tokens),
+        "chunk_tokens": (d.max_chunk_tokens,),
+        "prefix_tokens": (d.max_prefix_tokens,),
+    }
+    measured = {
+        Scene.DECODE: np.ones((1, 2), bool),
+        Scene.PREFILL: np.ones((1, 1), bool),
+        Scene.MIXED: np.array([False, True]).reshape(1, 2, 1, 1),
+    }
+    holed = table_of(replace(table.arrays, support=Support(edges, measured)), fingerprint=HERE)
+    prompts = [prompt_of(target=5000, begun=True)]
+    for context, by_order in ((500, True), (2000, False)):
+        decision = decider_of(holed).decide(NOW, decodes_of([context] * 16), prompts, ROOM)
+        assert decision.chunk_tokens > 0
+        assert decision.by_order is by_order
+        assert not decider_of(table).decide(NOW, decodes_of([context] * 16), prompts, ROOM).by_order
 
 
 def test_admission_is_refused(table):

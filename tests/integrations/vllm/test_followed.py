@@ -38,4 +38,4 @@ def test_counters_travel_as_whole_numbers():
     assert all(type(value) is int and key.startswith("chunkfit_") for key, value in sent.items())
     assert Counters.received(sent | {"other": 1}) == counters
     assert Counters.received({"an-adapter": 3}) is None
-    assert "1 of 4 decisions outside the table, 25 us each" in counters.title()
+    assert "1 of 4 decisions outside the table and 0 by order, 25 us each" in counters.title()

@@ -53,9 +53,9 @@ def test_files_rotate_and_the_oldest_go(tmp_path):
 
 def test_a_killed_engine_leaves_whole_lines(tmp_path):
     code = (
-        "import pathlib, sys\nfrom chunkfit.integrations.vllm.record_file import RecordFile, line_of\n"
+        "import pathlib, sys, time\nfrom chunkfit.integrations.vllm.record_file import RecordFile, line_of\n"
         f"record = RecordFile(pathlib.Path({str(tmp_path)!r}), {FACTS!r}, print)\n"
-        "while True:\n    record.write(line_of(list(range(1, 200)), [], 0.01, 1.0, ''))\n"
+        "while True:\n    record.write(line_of(list(range(1, 200)), [], 0.01, time.time(), ''))\n"
     )
     process = subprocess.Popen([sys.executable, "-c", code])
     while not any(file.stat().st_size > 50_000 for file in tmp_path.iterdir()):
