@@ -61,6 +61,8 @@ def facts(evidence: Evidence) -> Facts:
     return {
         "title": table.fingerprint.title(),
         "findings": len(evidence.findings),
+        "verdict": table.verdict,
+        "grade_class": {"good": "good", "wide": "warn", "do not use": "bad"},
         "promise": _promise(evidence),
         "concerns": concerns(evidence),
         "class_of": CLASS_OF,

@@ -87,6 +87,7 @@ def test_the_first_screen_says_what_is_promised_on_which_law(html, evidence):
     certificate = evidence.table.certificate
     for words in (
         "SYNTHETIC",
+        "Verdict: ",
         "Valid: ",
         "0.99 at 0.95 confidence",
         f"{certificate.exceedances} of {certificate.rows} calibration rows above the bound",
