@@ -15,8 +15,8 @@ def folder(tmp_path_factory):
     """A log that becomes 1.3 times slower at 85%: inside the test session. And one that does not."""
     folder = tmp_path_factory.mktemp("verdict")
     late = lambda ms: np.where(np.arange(len(ms)) > 0.85 * len(ms), 1.3 * ms, ms)  # noqa: E731
-    logged(folder, rows=2500, change=late).save(folder / "late.parquet")
-    logged(folder, rows=2500).save(folder / "plain.parquet")
+    logged(folder, rows=1600, change=late).save(folder / "late.parquet")
+    logged(folder, rows=1600).save(folder / "plain.parquet")
     return folder
 
 
@@ -64,7 +64,9 @@ def test_a_clean_log_has_a_good_verdict_and_every_command_says_so(folder, comman
 
 def test_an_edited_verdict_is_found(folder, command, tmp_path):
 
-    _, table = fitted(folder, "late", command)
+    table = folder / "late.json"
+    if not table.exists():
+        fitted(folder, "late", command)
     content = json.loads(table.read_text())
     content["verdict"] = {"grade": "good", "concerns": []}
     content["content_sha256"] = checksum(content)

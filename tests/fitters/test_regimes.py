@@ -26,7 +26,7 @@ def residuals(kind, rows, seed):
 
 @pytest.mark.parametrize("kind", ["normal", "tail", "heavy", "slow swings", "skewed", "uniform"])
 def test_clean_residuals_raise_no_alarm(kind):
-    found = [(level_shift(r), two_modes(r)) for seed in range(100) for r in [residuals(kind, 800, seed)]]
+    found = [(level_shift(r), two_modes(r)) for seed in range(60) for r in [residuals(kind, 400, seed)]]
     assert sum(shift is not None for shift, _ in found) <= 1
     assert sum(modes is not None for _, modes in found) <= 1
 
@@ -55,7 +55,7 @@ def concern(profile, name):
 
 def test_a_log_with_a_warm_up_must_not_be_used_and_a_cut_log_is_good(tmp_path):
     warm = lambda ms: np.where(np.arange(len(ms)) < len(ms) / 3, 5 * ms, ms)  # noqa: E731
-    grade, found = concern(logged(tmp_path, rows=2500, change=warm), "level_shift")
+    grade, found = concern(logged(tmp_path, rows=1600, change=warm), "level_shift")
     assert grade is Grade.DO_NOT_USE
     assert "(at 33%) on iterations take 0.2" in found.reason
     assert "--from 33%" in found.advice
@@ -64,7 +64,7 @@ def test_a_log_with_a_warm_up_must_not_be_used_and_a_cut_log_is_good(tmp_path):
 
 
 def test_a_clean_log_has_one_regime(tmp_path):
-    grade, _ = concern(logged(tmp_path, rows=2500), "level_shift")
+    grade, _ = concern(logged(tmp_path, rows=1600), "level_shift")
     assert grade is Grade.GOOD
 
 
@@ -88,7 +88,7 @@ def test_a_log_whose_batches_change_over_time_has_no_level_shift(tmp_path):
         points[:] = points[order]
         return np.ones(len(points), bool)
 
-    profile = logged(tmp_path, rows=2500, keep=sort, drawn=1)
+    profile = logged(tmp_path, rows=1600, keep=sort, drawn=1)
     later = profile.select("calibrate").columns["decodes"]
     assert not ((later > 0) & (later < 4)).any()
     grade, found = concern(profile, "level_shift")

@@ -43,6 +43,7 @@ def test_stalls_above_the_promise_set_the_bound_and_are_named(tmp_path):
     assert table.document.verdict.grade is Grade.WIDE
 
 
+@pytest.mark.slow
 def test_stalls_within_the_promise_are_a_note(tmp_path):
     table, _ = table_and_calibration(tmp_path, rows=7000, change=stalled(0.003))
     said = concern(table, "stalls")
@@ -60,7 +61,7 @@ def test_slow_batches_of_a_kind_are_no_stalls(tmp_path):
 
 
 def test_clean_profiles_have_no_stalls():
-    for seed in range(6):
+    for seed in range(3):
         profile = synthetic_profile(seed, fit_points=150, calibrate_points=700, test_points=30)
         table = fit(profile)
         assert find_stalls(table.arrays, held_out(profile, "calibrate", table.arrays.ladders), 0.99, 0.95) is None

@@ -18,7 +18,7 @@ from chunkfit.profiler.journal import Chosen, MeasuredLine, read_journal
 from chunkfit.profiler.journal_writer import open_journal
 from chunkfit.profiler.messages import read_choice
 from chunkfit.profiler.plan import PlanOptions, SweepPlan, draw_plan
-from chunkfit.profiler.profile import concat
+from chunkfit.profiler.profile import Profile, concat
 from chunkfit.profiler.rounds import CHOICE_S
 from chunkfit.profiler.session_run import SessionRun
 from chunkfit.profiler.sweep import profile_of_journal
@@ -107,7 +107,8 @@ def test_rounds_follow_the_start_until_the_points_are_spent(path):
     assert rounds == [(60, 20, None), (80, 10, None), (90, 0, "points")]
     assert result.meta.tolerance == 0.0
     assert len(np.unique(result.select("fit").columns["point_id"])) == 90
-    assert len(concat([result, result]).meta.rounds) == 6
+    other = Profile(result.meta, {**result.columns, "latency_ms": 1.01 * result.columns["latency_ms"]}, "another")
+    assert len(concat([result, other]).meta.rounds) == 6
 
 
 def test_the_choice_is_on_disk_before_its_points(path):
