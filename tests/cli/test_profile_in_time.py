@@ -11,7 +11,7 @@ def test_a_plan_far_over_its_budget_ends_in_time_with_a_certificate(tmp_path, co
     begin = time.monotonic()
     done = command("profile", tmp_path / "p.parquet", "--device", "synthetic", "--points", 43_888, "--minutes", 0.4)
     assert done.code == 0
-    assert time.monotonic() - begin < 24 + 15  # a busy machine starts processes slowly
+    assert time.monotonic() - begin < 24 + 40  # a busy machine starts processes slowly; it took 150 s before
     assert "cut to 12,000 a session" in done.err
     sessions = Profile.load(tmp_path / "p.parquet").meta.sessions
     assert sessions["calibrate"].points >= 299
