@@ -60,6 +60,10 @@ def fit(
     fitter: Annotated[str, typer.Option(help="Estimator of the expected time; auto: the best of all.")] = "auto",
     coverage: Coverage = 0.99,
     confidence: Annotated[OpenShare, typer.Option(help="Confidence of that, over the drawing of the session.")] = 0.95,
+    uncertified: Annotated[
+        bool,
+        typer.Option("--uncertified", help="Expected times alone, of means and grids too: nothing is promised."),
+    ] = False,
     microbench: Annotated[
         Path | None,
         typer.Option(help="Results of `chunkfit microbench` on the same device, for the fitter roofline."),
@@ -71,6 +75,7 @@ def fit(
     Example: chunkfit fit profile.parquet --out table.json
     """
     from ..fitters.fit import fit as fit_table
+    from ..fitters.fit import fit_expected
     from ..profiler.microbench.results import load
     from ..profiler.profile import Profile, concat, file_sha256
     from ..tables.verdict import Grade
@@ -79,9 +84,12 @@ def fit(
     rows = Profile.load(profile[0]) if len(profile) == 1 else concat([Profile.load(path) for path in profile])
     sha = file_sha256(profile[0]) if len(profile) == 1 else None
     operators = load(microbench) if microbench is not None else None
-    table = fit_table(
-        rows, fitter=fitter, coverage=coverage, confidence=confidence, profile_sha256=sha, operators=operators
-    )
+    if uncertified:
+        table = fit_expected(rows, fitter=fitter, profile_sha256=sha, operators=operators)
+    else:
+        table = fit_table(
+            rows, fitter=fitter, coverage=coverage, confidence=confidence, profile_sha256=sha, operators=operators
+        )
     table.save(out)
     emit(Fitted.of(out, table, rows), as_json)
     if table.document.verdict is not None and table.document.verdict.grade is Grade.DO_NOT_USE:

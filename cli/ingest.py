@@ -145,5 +145,6 @@ def _row_is(aggregation: str) -> str:
     if aggregation == "iteration":
         return "one iteration"
     if aggregation == "unknown":
-        return "not known to be one iteration, so no P99 can be certified (see --aggregation)"
-    return f"a mean of {aggregation.removeprefix('mean:')} iterations, so no P99 can be certified"
+        return "not known to be one iteration, so no P99 can be certified (see --aggregation; fit --uncertified)"
+    many = aggregation.removeprefix("mean:")
+    return f"a mean of {many} iterations, so no P99 can be certified (fit --uncertified gives expected times)"

@@ -79,7 +79,7 @@ def live(
     from ..scheduler.live.slo_targets import maker, targets_for
     from ..scheduler.serving_metrics import criterion_named
     from ..tables import CostTable
-    from ..tables.verdict import require_usable
+    from ..tables.verdict import require_certified, require_usable
     from .live_display import Display
     from .output import escape
 
@@ -93,6 +93,7 @@ def live(
     policies = policies_of(policy)
     costs = CostTable.load(table)
     require_usable(costs.document.verdict, str(table), allow_refuted)
+    require_certified(costs.document.certificate, str(table))
     limits = limits_of(costs, max_running, kv_tokens)
     targets = targets_for(costs, limits, workload, ttft, tpot)
     plan = SessionPlan(

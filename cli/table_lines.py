@@ -62,6 +62,8 @@ def evidence_lines(table: TableV1) -> list[tuple[str, str]]:
                 f"{certificate.allowed} allowed ({certificate.points} points)",
             )
         )
+    else:
+        lines.append(("certified coverage", "[yellow]nothing is certified: bounds are expected times[/]"))
     if table.price:
         priced = ", ".join(f"{100 * one.coverage:g}% {one.mean_bound_ratio:.3f}" for one in table.price)
         lines.append(("price of the promise", f"mean U/T at {priced}"))

@@ -18,6 +18,7 @@ from ..tables.cost_table import CostTable
 from ..tables.fingerprint import require_same
 from ..tables.grid import scene_of
 from ..tables.schema_v1 import FactorsV1, FitterV1, MarginPartV1, RangeV1
+from ..tables.verdict import VerdictV1
 from .build import Built, build
 from .certify import certificate, law_of, majorant_gap, tested
 from .estimators.registry import AUTO
@@ -38,7 +39,7 @@ from .select import Selection
 from .stalls import price
 from .steps import FoundStep
 from .support import calibration_rows, measured_support
-from .verdict import verdict_of
+from .verdict import UNCERTIFIED, verdict_of
 
 MIN_FIT_POINTS = 5  # per scene: with fewer the table has no such scene
 
@@ -76,7 +77,8 @@ def fit(
     if profile.meta.aggregation != "iteration":
         raise CertificationError(
             f"profile aggregation is {profile.meta.aggregation!r}; a P99 of iterations can only be certified from "
-            "single iterations (aggregation 'iteration'): profile again with every repeat kept, or ingest a log of them"
+            "single iterations (aggregation 'iteration'): profile again with every repeat kept, or ingest a log of "
+            "them; `chunkfit fit --uncertified` makes a table of expected times, which promises nothing"
         )
     if operators is not None:
         require_same(profile.meta.fingerprint, operators.fingerprint, "profile and microbenchmarks")
@@ -111,11 +113,7 @@ def fit(
         aggregation=profile.meta.aggregation,
         profile_sha256=profile_sha256,
         observed=_observed(fit_rows),
-        fitter=FitterV1(
-            name=selection.winner.name,
-            options=_options(built.steps, new_steps, selection, fit_rows),
-            coefficients={scene.value: dict(model.coefficients) for scene, model in built.models.items()},
-        ),
+        fitter=_fitter(built, selection, new_steps, fit_rows),
         margin=_margin_parts(margins, drift, selection.noise.name, unequal, chunks),
         factors=factors,
         verdict=verdict_of(profile, arrays, calibrate, test, certified, figures, factors),
@@ -123,6 +121,56 @@ def fit(
         price=price(arrays, calibrate, confidence),
         test=figures,
         gap=majorant_gap(arrays, unclosed, built.surfaces, answered),
+    )
+
+
+@one_blas_thread
+def fit_expected(
+    profile: Profile,
+    *,
+    fitter: str = AUTO,
+    profile_sha256: str | None = None,
+    operators: MicrobenchV1 | None = None,
+) -> CostTable:
+    """Fit a table of expected times, which promises nothing: from means, grids, or too few points for a certificate.
+
+    Args:
+        profile: any profile with a fit session; its test session, where there is one, gives the errors.
+        fitter, profile_sha256, operators: as for `fit`.
+
+    Returns:
+        A table without a certificate, whose bounds are its expected times.
+
+    Raises:
+        CertificationError: no scene has enough points.
+        UsageError: the fitter is unknown.
+        FitError: the fitter cannot fit these rows.
+        FingerprintMismatchError: the operators are of another device or model.
+    """
+    if operators is not None:
+        require_same(profile.meta.fingerprint, operators.fingerprint, "profile and microbenchmarks")
+    fit_rows = _usable(rows_of(profile, "fit"))
+    domain, known_steps = profile.meta.domain, profile.meta.step_totals
+    support = measured_support(profile, fit_rows, fit_rows)
+    built, selection, new_steps = build(fit_rows, domain, known_steps, fitter, operators, support)
+    arrays = built.closed(built.unclosed(dict.fromkeys(built.surfaces, 0.0), 1.0))
+    test = profile.select("test")
+    held = held_out(profile, "test", fit_rows.scenes()) if len(test) else fit_rows.where(np.zeros(len(fit_rows), bool))
+    held = held.where(arrays.answers(held.points))
+    return CostTable.of(
+        arrays,
+        fingerprint=profile.meta.fingerprint,
+        aggregation=profile.meta.aggregation,
+        profile_sha256=profile_sha256,
+        observed=_observed(fit_rows),
+        fitter=_fitter(built, selection, new_steps, fit_rows),
+        margin=[],
+        factors=FactorsV1(unequal_contexts=None, several_chunks=None, session_drift=None),
+        verdict=VerdictV1.of([UNCERTIFIED]),
+        certificate=None,
+        price=[],
+        test=tested(arrays, held) if len(held) else None,
+        gap=None,
     )
 
 
@@ -157,9 +205,9 @@ def _observed(rows: Rows) -> dict[str, RangeV1]:
     return ranges
 
 
-def _options(steps: tuple[int, ...], new_steps: list[FoundStep], selection: Selection, rows: Rows) -> dict[str, Any]:
-    return {
-        "step_totals": list(steps),
+def _fitter(built: Built, selection: Selection, new_steps: list[FoundStep], rows: Rows) -> FitterV1:
+    options: dict[str, Any] = {
+        "step_totals": list(built.steps),
         "steps_found": [step.document() for step in new_steps],
         "scale": selection.noise.name,
         "scale_pinball_99_percent": dict(selection.winner.bound),
@@ -170,6 +218,8 @@ def _options(steps: tuple[int, ...], new_steps: list[FoundStep], selection: Sele
         "fit_rows": len(rows),
         "fit_points": rows.point_count,
     }
+    coefficients = {scene.value: dict(model.coefficients) for scene, model in built.models.items()}
+    return FitterV1(name=selection.winner.name, options=options, coefficients=coefficients)
 
 
 def _margin_parts(

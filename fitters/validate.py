@@ -35,7 +35,7 @@ from .numerics import one_blas_thread
 from .rows import Rows, held_out, rows_of, shared_rows
 from .stalls import price
 from .support import calibration_rows, measured_support
-from .verdict import verdict_of
+from .verdict import UNCERTIFIED, verdict_of
 
 RELATIVE_TOLERANCE = 1e-9  # library versions may differ in the last digits of a beta quantile
 
@@ -78,7 +78,8 @@ def evidence_findings(table: TableV1, profile_path: str | Path) -> list[Finding]
 
 def _support(table: TableV1, profile: Profile, calibrate: Rows) -> Iterator[Finding]:
     rows = rows_of(profile, "fit")
-    fresh = measured_support(profile, rows.where(rows.mask_of(table.scenes)), calibrate)
+    rows = rows.where(rows.mask_of(table.scenes))
+    fresh = measured_support(profile, rows, rows if table.certificate is None else calibrate)
     document = None if fresh is None else support_document(fresh)
     if document != table.support:
         yield Finding("evidence", "$.support", "differs from the boxes that the profile has rows in and around")
@@ -115,7 +116,8 @@ def _provenance(table: TableV1, profile: Profile, path: str | Path) -> Iterator[
 def _certificate(table: TableV1, arrays: TableArrays, calibrate: Rows, law: str) -> Iterator[Finding]:
     stored = table.certificate
     if stored is None:
-        yield Finding("evidence", "$.certificate", "nothing is certified; expected a certificate: fit the table again")
+        if table.verdict is None or UNCERTIFIED not in table.verdict.concerns:
+            yield Finding("evidence", "$.certificate", "nothing is certified; expected a certificate: fit it again")
         return
     try:
         needed = points_needed(stored.coverage, stored.confidence)

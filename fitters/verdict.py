@@ -25,6 +25,13 @@ LOUD_DRIFT = 1.05  # between sessions; above it the machine is not quiet, whatev
 MANY_FLAGGED = 0.05  # share of a session's points
 MANY_UNANSWERED = 0.01  # share of the test rows
 
+UNCERTIFIED = ConcernV1(
+    name="uncertified",
+    grade=Grade.WIDE,
+    reason="nothing is certified: bounds are expected times, which half of the iterations exceed",
+    advice="plan with it, and profile or log single iterations before a scheduler decides by it",
+)
+
 
 def verdict_of(
     profile: Profile,

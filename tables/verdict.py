@@ -52,6 +52,23 @@ class VerdictV1(Strict):
         return f"{self.grade.value}: {worst[0].reason}{more}"
 
 
+def require_certified(certificate: object | None, where: str) -> None:
+    """Check that a scheduler may decide by a table.
+
+    Args:
+        certificate: of the table.
+        where: its file, for the message.
+
+    Raises:
+        RefutedTableError: nothing is certified, so the bounds are no bounds.
+    """
+    if certificate is None:
+        raise RefutedTableError(
+            f"{where}: nothing is certified, so half of the iterations would be over its bounds; expected a certified "
+            "table: fit single iterations without --uncertified"
+        )
+
+
 def require_usable(verdict: VerdictV1 | None, where: str, allow_refuted: bool) -> None:
     """Check that decisions may rest on a table.
 

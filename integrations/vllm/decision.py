@@ -13,7 +13,7 @@ from ...scheduler.serving_state import NEVER, State, mean_context
 from ...tables.cost_table import CostTable
 from ...tables.fingerprint import Fingerprint, require_same
 from ...tables.lookup import MEASURED, TICKS_PER_MS, boxes_above
-from ...tables.verdict import require_usable
+from ...tables.verdict import require_certified, require_usable
 from .options import Options
 from .state import Decodes, PolicyState, PromptState, Room
 
@@ -113,6 +113,7 @@ def load_table(options: Options, engine: Fingerprint) -> CostTable:
         )
     table = CostTable.load(options.table)
     require_usable(table.document.verdict, options.table, options.allow_refuted)
+    require_certified(table.document.certificate, options.table)
     require_same(table.document.fingerprint, engine, f"{options.table} and this engine")
     return table
 

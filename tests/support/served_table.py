@@ -12,6 +12,7 @@ from chunkfit.tables.domain import Domain
 from chunkfit.tables.fingerprint import Fingerprint
 from chunkfit.tables.grid import Axes, Ladder, Surface
 from chunkfit.tables.lookup import TICKS_PER_MS
+from chunkfit.tables.schema_v1 import CertificateV1
 from support.random_tables import table_of
 
 DOMAIN = Domain(
@@ -22,6 +23,9 @@ DOMAIN = Domain(
     max_batch_tokens=8192,
     kv_tokens=4_000_000,
     context_length=70_000,
+)
+CERTIFICATE = CertificateV1(
+    coverage=0.99, confidence=0.95, law="made up", points=299, rows=299, exceedances=0, allowed=0, scenes={}
 )
 CHUNKS = (1, 16, 64, 256, 512, 1024, 2048, 4096, 8192)
 LADDER = Ladder((1, 120, 8192 + 96))
@@ -38,7 +42,7 @@ def base_ms(n: int, k: int, c: int, u: int) -> float:
 
 
 def served_table(fingerprint: Fingerprint, domain: Domain = DOMAIN) -> CostTable:
-    """bound: the formula at the knots; expected: 0.9 of it. Nothing is certified."""
+    """bound: the formula at the knots; expected: 0.9 of it. Its certificate is as made up as the formula."""
     axes = Axes((1, domain.max_decodes), (1, domain.max_context_tokens), CHUNKS, tuple({0, domain.max_prefix_tokens}))
 
     def ticks(values: list[float], scale: float) -> np.ndarray:
@@ -56,4 +60,4 @@ def served_table(fingerprint: Fingerprint, domain: Domain = DOMAIN) -> CostTable
     bound = monotone_majorant(axes, ladders, expected, {scene: surface(scene, 1.0) for scene in SCENES})
     measured = {scene: np.ones(axes.shape(scene), bool) for scene in SCENES}
     arrays = TableArrays(axes, ladders, expected, bound, measured, domain)
-    return table_of(arrays, fingerprint=fingerprint)
+    return table_of(arrays, fingerprint=fingerprint, certificate=CERTIFICATE)

@@ -8,7 +8,7 @@ from support.chunk_of import chunk_of
 from support.random_tables import table_of
 from support.served_table import DOMAIN, served_table
 
-from chunkfit.files.errors import FingerprintMismatchError, TableFormatError, UsageError
+from chunkfit.files.errors import FingerprintMismatchError, RefutedTableError, TableFormatError, UsageError
 from chunkfit.integrations.vllm.decision import OUTSIDE_PERIOD, Decider, load_table, warm_up
 from chunkfit.integrations.vllm.options import Options, options_of, request_target_ms
 from chunkfit.integrations.vllm.state import Decodes, PromptState, Room
@@ -17,6 +17,7 @@ from chunkfit.tables import Scene
 from chunkfit.tables.fingerprint import Fingerprint
 from chunkfit.tables.lookup import TICKS_PER_MS
 from chunkfit.tables.support import Support
+from chunkfit.tables.verdict import ConcernV1, Grade, VerdictV1
 
 HERE = Fingerprint(device_kind="cpu", engine="vllm")
 NOW = 1000 * TICKS_PER_MS
@@ -173,6 +174,20 @@ def test_no_table_no_start(table, tmp_path):
     path.write_bytes(path.read_bytes()[:-200])
     with pytest.raises(TableFormatError):
         load_table(Options(table=str(path), tpot_ms=25), HERE)
+
+
+def test_refuted_and_uncertified_tables_do_not_schedule(table, tmp_path):
+    path = tmp_path / "table.json"
+    table_of(table.arrays, fingerprint=HERE).save(path)
+    with pytest.raises(RefutedTableError, match="nothing is certified"):
+        load_table(Options(table=str(path), tpot_ms=25), HERE)
+    concern = ConcernV1(name="test_session", grade=Grade.DO_NOT_USE, reason="refuted", advice="measure again")
+    certificate = table.document.certificate
+    table_of(table.arrays, fingerprint=HERE, certificate=certificate, verdict=VerdictV1.of([concern])).save(path)
+    with pytest.raises(RefutedTableError, match="do not use: refuted"):
+        load_table(Options(table=str(path), tpot_ms=25), HERE)
+    allowed = Options(table=str(path), tpot_ms=25, allow_refuted=True)
+    assert load_table(allowed, HERE).document.verdict.grade is Grade.DO_NOT_USE
 
 
 def test_options_are_strict():
