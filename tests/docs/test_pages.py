@@ -1,5 +1,6 @@
 """README and docs: short where they must be, and nothing named that is not there."""
 
+import pkgutil
 import re
 
 import pytest
@@ -23,6 +24,13 @@ def test_paths_exist(page):
 def test_links_lead_somewhere(page):
     targets = [target for target in LINK.findall(page.read_text()) if "://" not in target]
     assert not [target for target in targets if not (page.parent / target).exists()]
+
+
+def test_the_python_reference_names_what_there_is():
+    names = re.findall(r"^::: (\S+)", (ROOT / "docs" / "api.md").read_text(), re.MULTILINE)
+    assert len(names) > 10
+    for dotted in names:
+        pkgutil.resolve_name(dotted)
 
 
 def test_every_page_is_in_the_menu():
